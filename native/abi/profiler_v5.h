@@ -16,8 +16,38 @@ namespace nccltune::abi {
 
 // Event types. The same values are the bits of the activation mask, which is `mask` in
 // ProfilerV5::init.
+inline constexpr uint64_t kProfileGroup = 1U << 0U;
 inline constexpr uint64_t kProfileCollective = 1U << 1U;
 inline constexpr uint64_t kProfilePointToPoint = 1U << 2U;
+inline constexpr uint64_t kProfileProxyOp = 1U << 3U;
+inline constexpr uint64_t kProfileProxyStep = 1U << 4U;
+inline constexpr uint64_t kProfileProxyControl = 1U << 5U;
+inline constexpr uint64_t kProfileKernelChannel = 1U << 6U;
+inline constexpr uint64_t kProfileNetPlugin = 1U << 7U;
+inline constexpr uint64_t kProfileGroupCall = 1U << 8U;
+inline constexpr uint64_t kProfileCollectiveCall = 1U << 9U;
+inline constexpr uint64_t kProfilePointToPointCall = 1U << 10U;
+inline constexpr uint64_t kProfileKernelLaunch = 1U << 11U;
+
+// An event of type kProfileCollectiveCall: a program called one of NCCL's functions. NCCL reports
+// it also if only a type below it is active.
+struct ProfilerCollectiveCallV5 {
+  const char* function;
+  size_t count;  // as the program passed it
+  const char* type;
+  int root;
+  void* stream;
+  bool captured;  // into a CUDA graph
+};
+
+// An event of type kProfilePointToPointCall.
+struct ProfilerPointToPointCallV5 {
+  const char* function;
+  size_t count;
+  const char* type;
+  void* stream;
+  bool captured;
+};
 
 // An event of type kProfileCollective: one enqueued collective.
 struct ProfilerCollectiveV5 {
@@ -53,6 +83,8 @@ struct ProfilerEventV5 {
   union {
     ProfilerCollectiveV5 collective;
     ProfilerPointToPointV5 point_to_point;
+    ProfilerCollectiveCallV5 collective_call;
+    ProfilerPointToPointCallV5 point_to_point_call;
   };
 };
 static_assert(offsetof(ProfilerEventV5, type) == 0);
@@ -66,6 +98,8 @@ static_assert(offsetof(ProfilerCollectiveV5, protocol) == 72);
 static_assert(sizeof(ProfilerCollectiveV5) == 88);
 static_assert(offsetof(ProfilerPointToPointV5, channels) == 36);
 static_assert(sizeof(ProfilerPointToPointV5) == 48);
+static_assert(offsetof(ProfilerCollectiveCallV5, captured) == 40);
+static_assert(offsetof(ProfilerPointToPointCallV5, captured) == 32);
 
 struct ProfilerV5 {
   const char* name;

@@ -23,7 +23,8 @@ class Log {
   // Returns a log with the same logger and prefix, but for other subsystems.
   Log Only(unsigned long subsystems) const { return {function_, subsystems, prefix_}; }
 
-  // Returns whether there is no logger.
+  // Returns the logger; null if there is none.
+  abi::LogFunction logger() const { return function_; }
   bool silent() const { return function_ == nullptr; }
 
  private:

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/shared_library.h"
 #include "common/text.h"
 
 namespace nccltune {
@@ -36,6 +37,17 @@ std::optional<NcclVersion> ParseNcclVersion(std::string_view text) {
 std::string ToString(const NcclVersion& version) {
   return std::to_string(version.major) + "." + std::to_string(version.minor) + "." +
          std::to_string(version.patch);
+}
+
+std::optional<NcclVersion> LoadedNccl(const void* address) {
+  using GetVersion = int(int* version);  // returns 0 on success
+  const SharedLibrary nccl = SharedLibrary::Holding(address);
+  const SharedLibrary global = SharedLibrary::Global();
+  auto* get_version = nccl.Find<GetVersion>("ncclGetVersion");
+  if (get_version == nullptr) get_version = global.Find<GetVersion>("ncclGetVersion");
+  int code = 0;
+  if (get_version == nullptr || get_version(&code) != 0) return std::nullopt;
+  return NcclVersionFromCode(code);
 }
 
 }  // namespace nccltune

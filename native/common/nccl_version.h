@@ -26,6 +26,10 @@ std::optional<NcclVersion> ParseNcclVersion(std::string_view text);
 
 std::string ToString(const NcclVersion& version);
 
+// Returns the version of the NCCL in this process whose code contains `address`, such as that of
+// its logger; of the program's NCCL if that is not known; nothing if there is none.
+std::optional<NcclVersion> LoadedNccl(const void* address);
+
 }  // namespace nccltune
 
 #endif  // NCCLTUNE_COMMON_NCCL_VERSION_H_

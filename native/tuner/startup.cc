@@ -220,20 +220,9 @@ std::unique_ptr<TunerContext> StartCommunicator(const StartArguments& arguments)
 
 namespace {
 
-// Functions of nccl.h and cuda.h; all return 0 on success.
-using NcclGetVersion = int(int* version);
+// Functions of cuda.h; all return 0 on success.
 using CuCtxGetDevice = int(int* device);
 using CuDeviceGetName = int(char* name, int length, int device);
-
-std::optional<NcclVersion> RunningNccl(abi::LogFunction log) {
-  const SharedLibrary nccl = SharedLibrary::Holding(reinterpret_cast<const void*>(log));
-  const SharedLibrary global = SharedLibrary::Global();
-  auto* get_version = nccl.Find<NcclGetVersion>("ncclGetVersion");
-  if (get_version == nullptr) get_version = global.Find<NcclGetVersion>("ncclGetVersion");
-  int code = 0;
-  if (get_version == nullptr || get_version(&code) != 0) return std::nullopt;
-  return NcclVersionFromCode(code);
-}
 
 void FindGpu(RunningPlatform* running) {
   const SharedLibrary cuda = SharedLibrary::Loaded("libcuda.so.1");
@@ -256,7 +245,7 @@ bool SameRelease(const NcclVersion& a, const NcclVersion& b) {
 
 RunningPlatform FindRunning(abi::LogFunction log) {
   RunningPlatform running;
-  running.nccl = RunningNccl(log);
+  running.nccl = LoadedNccl(reinterpret_cast<const void*>(log));
   FindGpu(&running);
   return running;
 }

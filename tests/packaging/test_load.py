@@ -60,6 +60,7 @@ def test_programs_start(system: System, native: Path, program: str) -> None:
     ("library", "arguments"),
     [
         ("libnccl-tuner-nccltune.so", "ncclTunerPlugin_v 2 7 leaves"),
+        ("libnccl-profiler-nccltune.so", "ncclProfiler_v 4 7 stays"),
         ("libnccl-net-nccltune.so", "ncclNetPlugin_v 6 12 stays"),
         ("nccltune-net/libnccl-net.so", "ncclNetPlugin_v 6 12 stays"),
     ],

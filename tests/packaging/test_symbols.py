@@ -43,6 +43,7 @@ FILES = {
     "bin/nccltune-host": HOST,
     "lib/libnccl-net-nccltune.so": NET,
     "lib/nccltune-net/libnccl-net.so": NET,
+    "lib/libnccl-profiler-nccltune.so": exports_of("native/profiler/exports.map"),
     "lib/libnccl-tuner-nccltune.so": exports_of("native/tuner/exports.map"),
     "lib/libnccltune-sendrecv.so": nccl_functions(),
     "lib/nccltune-sendrecv/libnccl.so.2": nccl_functions(),

@@ -12,11 +12,11 @@ import nccltune
 from nccltune.doctor.evidence.parsers.elf import exported_names
 from nccltune.doctor.evidence.plugins import library_version
 from nccltune.model.errors import InputError, PlatformError
-from nccltune.native import net_path, sendrecv_path, tuner_path
+from nccltune.native import net_path, recorder_path, sendrecv_path, tuner_path
 from nccltune.native.processes import MappedFile, inside
 
 _KIND = re.compile(r"nccl(Tuner|Net|Profiler|Env)(?:Plugin)?_v\d+")
-_OURS = re.compile(r"/(?:libnccl-(tuner|net)-nccltune\.so|nccltune-(net|sendrecv)/[^/]+)$")
+_OURS = re.compile(r"/(?:libnccl-(tuner|net|profiler)-nccltune\.so|nccltune-(net|sendrecv)/[^/]+)$")
 _SENDRECV, _BENCH = "/libnccltune-sendrecv.so", "/nccltune-bench"
 _RELEASE = re.compile(rb"(?:\0|nccltune )(\d+\.\d+\.\d+)(?:\0|, interface)")
 NCCL, SENDRECV = "nccl", "sendrecv"
@@ -126,7 +126,7 @@ def _is_ours(path: str) -> bool:
 
 def _release(data: bytes, digest: str) -> str | None:
     """Return the release of a library of ours: this one's, or the only one its text states."""
-    for installed in (tuner_path, net_path, sendrecv_path):
+    for installed in (tuner_path, net_path, recorder_path, sendrecv_path):
         try:
             if hashlib.sha256(installed().read_bytes()).hexdigest() == digest:
                 return nccltune.__version__

@@ -16,6 +16,7 @@ from nccltune.native.locate import (
     bench_path,
     host_path,
     net_path,
+    recorder_path,
     sendrecv_path,
     tuner_path,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "bench_path",
     "host_path",
     "net_path",
+    "recorder_path",
     "sendrecv_path",
     "tuner_path",
 ]

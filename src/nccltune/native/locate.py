@@ -13,6 +13,7 @@ TUNER = Path("lib", "libnccl-tuner-nccltune.so")
 NET = Path("lib", "libnccl-net-nccltune.so")
 NET_NAME = "nccltune"
 """The network plugin's name: the value of NCCL_NET, and `x` in the file name `libnccl-net-x.so`."""
+RECORDER = Path("lib", "libnccl-profiler-nccltune.so")
 SENDRECV = Path("lib", "libnccltune-sendrecv.so")
 HOST = Path("bin", "nccltune-host")
 BENCH = Path("bin", "nccltune-bench")
@@ -26,6 +27,14 @@ def tuner_path() -> Path:
 def net_path() -> Path:
     """Return the path of the network plugin. Raises PlatformError if it is not installed."""
     return _find(NET, "the network plugin")
+
+
+def recorder_path() -> Path:
+    """Return the absolute path of the profiler plugin that records calls.
+
+    Raises PlatformError if it is not installed.
+    """
+    return _find(RECORDER, "the recorder")
 
 
 def sendrecv_path() -> Path:

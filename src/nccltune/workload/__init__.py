@@ -14,5 +14,6 @@ execution_trace.py  execution traces of PyTorch, also called Chakra traces
 flight_recorder.py  dumps of PyTorch's Flight Recorder
 inspector.py        JSON lines of NCCL's Inspector
 log.py              calls in NCCL's log
+recorder.py         files of nccltune's recorder
 parallelism.py      the parallelism that the name of a communicator states
 """

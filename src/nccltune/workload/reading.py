@@ -20,11 +20,13 @@ from nccltune.workload.flight_recorder import PICKLE_STARTS, read_flight_recorde
 from nccltune.workload.inspector import read_inspector
 from nccltune.workload.kineto import read_kineto
 from nccltune.workload.log import read_log
+from nccltune.workload.recorder import read_recorder
 from nccltune.workload.table import RefusedFile, Workload, WorkloadTable
 
 FORMATS = (
     "a log of NCCL (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL), a trace of the PyTorch profiler, "
-    "a PyTorch execution trace in JSON, a Flight Recorder dump, or JSON lines of NCCL's Inspector"
+    "a PyTorch execution trace in JSON, a Flight Recorder dump, JSON lines of NCCL's Inspector, "
+    "or the folder of nccltune's recorder"
 )
 _HEAD_BYTES = 1 << 16
 _SEARCHED_BYTES = 64 << 20
@@ -41,6 +43,7 @@ class _Format(NamedTuple):
 _LOG = _Format("NCCL log", read_log)
 _DUMP = _Format("Flight Recorder dump", read_flight_recorder)
 _JSON: tuple[tuple[re.Pattern[bytes], _Format], ...] = (
+    (re.compile(rb'"nccltune_record"\s*:'), _Format("nccltune recorder", read_recorder)),
     (
         re.compile(rb'"(?:inspector_output_format_version|coll_perf|p2p_perf)"\s*:'),
         _Format("NCCL Inspector", read_inspector),

@@ -14,6 +14,7 @@ from tests.programs import completed
 
 LIBRARIES = [
     "libnccl-net-nccltune.so",
+    "libnccl-profiler-nccltune.so",
     "libnccl-tuner-nccltune.so",
     "libnccltune-sendrecv.so",
     "nccltune-net/libnccl-net.so",

@@ -9,6 +9,7 @@ std::string PageOf(const Setting& setting) {
   const std::string_view name = setting.name;
   const std::string path =
       std::string(REFERENCE_PAGES) + (name.starts_with("NCCLTUNE_NET_")       ? "/net-plugin.md"
+                                      : name.starts_with("NCCLTUNE_RECORD")   ? "/workload.md"
                                       : name.starts_with("NCCLTUNE_SENDRECV") ? "/sendrecv.md"
                                                                               : "/tuner-plugin.md");
   std::ifstream page(path);

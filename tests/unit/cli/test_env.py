@@ -10,6 +10,7 @@ import pytest
 
 from nccltune.app.env import rules_deployment
 from nccltune.app.net_env import net_conflicts, net_deployment
+from nccltune.app.record_env import record_deployment
 from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.formats.tuner_config.nccl_conf import read_conf
 from nccltune.model.errors import InputError, PlatformError
@@ -356,3 +357,80 @@ def test_a_pod_gets_no_path_of_this_machine(cli: Cli, tmp_path: Path) -> None:
     assert "the pod needs /nccltune/libnccl-tuner-nccltune.so and /etc/nccltune/tuner.conf" in err
     out, _ = cli("env", config, "--format", "kubernetes", "--plugin", PLUGIN)
     assert str(PLUGIN) in out
+
+
+@pytest.fixture
+def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the path of an installed recorder."""
+    path = tmp_path / "native" / "lib" / "libnccl-profiler-nccltune.so"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"")
+    monkeypatch.setenv("NCCLTUNE_NATIVE_DIR", str(tmp_path / "native"))
+    return path
+
+
+def test_record_alone(
+    cli: Cli, recorder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    out, err = printed(cli, "--record", "the calls", "--json", verb="env")
+    document = json.loads(out)
+    assert document["settings"] == {
+        "NCCL_PROFILER_PLUGIN": str(recorder),
+        "NCCLTUNE_RECORD": str(tmp_path / "the calls"),
+    }
+    assert document["meanings"].keys() == document["settings"].keys()
+    assert not err
+    shell, _ = printed(cli, "--record", "the calls", verb="env")
+    script = f'{shell}\nprintf %s "$NCCLTUNE_RECORD"'
+    assert completed(["sh", "-ec", script]).stdout == str(tmp_path / "the calls")
+
+
+@pytest.mark.parametrize(
+    ("variables", "following"),
+    [
+        ({"NCCL_PROFILER_PLUGIN": "inspector"}, "inspector"),
+        ({"NCCL_PROFILER_PLUGIN": "none"}, None),
+        ({"NCCL_PROFILER_PLUGIN": "libnccl-profiler-nccltune.so"}, None),
+        ({"NCCL_PROFILER_PLUGIN": "nccltune", "NCCLTUNE_RECORD_NEXT": "/x.so"}, "/x.so"),
+    ],
+)
+def test_record_keeps_another_profiler(
+    recorder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    following: str | None,
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    deployed = record_deployment(Path("/calls"))
+    assert deployed.settings.get("NCCLTUNE_RECORD_NEXT") == following
+    assert deployed.settings["NCCL_PROFILER_PLUGIN"] == str(recorder)
+
+
+def test_record_beside_rules(cli: Cli, recorder: Path, tmp_path: Path) -> None:
+    rules = tmp_path / "tuner.conf"
+    rules.write_text("allreduce,0,1024,tree,ll,-1,2,16,-1,-1\n", encoding="utf-8")
+    options = ["--plugin", "/opt/x/libnccl-tuner-nccltune.so", "--record", "/calls", "--json"]
+    out, _ = printed(cli, str(rules), *options, verb="env")
+    settings = json.loads(out)["settings"]
+    assert settings["NCCL_TUNER_PLUGIN"] == "/opt/x/libnccl-tuner-nccltune.so"
+    assert settings["NCCL_PROFILER_PLUGIN"] == "/opt/x/libnccl-profiler-nccltune.so"
+    assert settings["NCCLTUNE_RECORD"] == "/calls"
+
+
+def test_record_in_a_pod(cli: Cli) -> None:
+    out, err = printed(cli, "--record", "/calls", "--format", "kubernetes", verb="env")
+    assert 'value: "/nccltune/libnccl-profiler-nccltune.so"' in out
+    assert "tuner.conf" not in err
+    assert "/nccltune/libnccl-profiler-nccltune.so" in err
+
+
+def test_env_needs_something_to_print(cli: Cli) -> None:
+    _, err = cli("env", code=2)
+    assert "--record DIR" in err
+
+
+def test_record_needs_a_path_that_nccl_takes() -> None:
+    with pytest.raises(InputError, match="254 bytes"):
+        record_deployment(Path("/calls"), recorder=Path("/" + "x" * 254))

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Profiler interface v6, symbol ncclProfiler_v6, since NCCL 2.29: v5 with events of collectives by
+// copy engine. This header is frozen: a change of layout needs a new version and a new header. Only
+// the members that we read are declared. Checked against NCCL 2.29.7 and 2.30.7.
+#ifndef NCCLTUNE_ABI_PROFILER_V6_H_
+#define NCCLTUNE_ABI_PROFILER_V6_H_
+
+#include "abi/profiler_v5.h"
+
+namespace nccltune::abi {
+
+inline constexpr uint64_t kProfileCopyEngine = 1U << 12U;
+inline constexpr uint64_t kProfileCopyEngineSync = 1U << 13U;
+inline constexpr uint64_t kProfileCopyEngineBatch = 1U << 14U;
+
+// An event of type kProfileCopyEngine: one collective by copy engine.
+struct ProfilerCopyEngineV6 {
+  uint64_t sequence;
+  const char* function;
+  const void* send;
+  void* receive;
+  size_t count;
+  int root;
+  const char* type;
+};
+
+struct ProfilerEventV6 {
+  uint64_t type;
+  void* parent;
+  int rank;
+  union {
+    ProfilerCollectiveV5 collective;
+    ProfilerPointToPointV5 point_to_point;
+    ProfilerCollectiveCallV5 collective_call;
+    ProfilerPointToPointCallV5 point_to_point_call;
+    ProfilerCopyEngineV6 copy_engine;
+  };
+};
+static_assert(offsetof(ProfilerEventV6, copy_engine) == offsetof(ProfilerEventV5, collective));
+static_assert(offsetof(ProfilerCopyEngineV6, type) == 48);
+
+// The functions of ProfilerV5, with another event.
+struct ProfilerV6 {
+  const char* name;
+  Result (*init)(void** context, uint64_t communicator_id, int* mask, const char* communicator_name,
+                 int nodes, int ranks, int rank, LogFunction log);
+  Result (*start_event)(void* context, void** handle, ProfilerEventV6* event);
+  Result (*stop_event)(void* handle);
+  Result (*record_event_state)(void* handle, int state, void* arguments);
+  Result (*finalize)(void* context);
+};
+static_assert(sizeof(ProfilerV6) == sizeof(ProfilerV5));
+
+}  // namespace nccltune::abi
+
+#endif  // NCCLTUNE_ABI_PROFILER_V6_H_

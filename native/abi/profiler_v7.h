@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Profiler interface v7, symbol ncclProfiler_v7, since NCCL 2.31: v6 with more members at the ends
+// of the events, and the phases of kernels. NCCL 2.32 looks for it first. This header is frozen: a
+// change of layout needs a new version and a new header. Only the members that we read are
+// declared. Checked against the source of NCCL 2.31.
+#ifndef NCCLTUNE_ABI_PROFILER_V7_H_
+#define NCCLTUNE_ABI_PROFILER_V7_H_
+
+#include "abi/profiler_v6.h"
+
+namespace nccltune::abi {
+
+struct ProfilerCollectiveV7 {
+  ProfilerCollectiveV5 v5;
+  const char* variant;  // of a symmetric kernel, "AGxLL_R"; else null
+  bool symmetric;       // algorithm is then a part of the variant, and protocol is empty
+};
+
+struct ProfilerEventV7 {
+  uint64_t type;
+  void* parent;
+  int rank;
+  union {
+    ProfilerCollectiveV7 collective;
+    ProfilerPointToPointV5 point_to_point;
+    ProfilerCollectiveCallV5 collective_call;
+    ProfilerPointToPointCallV5 point_to_point_call;
+    ProfilerCopyEngineV6 copy_engine;
+  };
+};
+static_assert(offsetof(ProfilerEventV7, collective) == offsetof(ProfilerEventV5, collective));
+static_assert(sizeof(ProfilerCollectiveV7) == sizeof(ProfilerCollectiveV5) + 16);
+
+// The functions of ProfilerV5, with another event.
+struct ProfilerV7 {
+  const char* name;
+  Result (*init)(void** context, uint64_t communicator_id, int* mask, const char* communicator_name,
+                 int nodes, int ranks, int rank, LogFunction log);
+  Result (*start_event)(void* context, void** handle, ProfilerEventV7* event);
+  Result (*stop_event)(void* handle);
+  Result (*record_event_state)(void* handle, int state, void* arguments);
+  Result (*finalize)(void* context);
+};
+static_assert(sizeof(ProfilerV7) == sizeof(ProfilerV5));
+
+}  // namespace nccltune::abi
+
+#endif  // NCCLTUNE_ABI_PROFILER_V7_H_

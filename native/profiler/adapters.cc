@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The function tables that NCCL looks up by symbol name, one for each version of the profiler
+// interface. All functions return success and leave NCCL's handles null: a failure of init makes
+// NCCL close the plugin, and a handle only costs further calls. v1 to v3 (NCCL 2.23 to 2.26) are
+// missing on purpose: their init has no number of ranks, without which a size means nothing.
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+
+#include "abi/profiler_v4.h"
+#include "abi/profiler_v5.h"
+#include "abi/profiler_v6.h"
+#include "abi/profiler_v7.h"
+#include "common/contain.h"
+#include "common/export.h"
+#include "common/log.h"
+#include "common/shared_library.h"
+#include "profiler/histogram.h"
+#include "profiler/next_profiler.h"
+#include "profiler/recorder.h"
+
+namespace nccltune::profiler {
+namespace {
+
+// What NCCL holds for a communicator.
+struct Context {
+  Recorder* recorder = nullptr;    // null: nothing is recorded
+  Histogram* histogram = nullptr;  // of the recorder
+  NextProfiler* next = nullptr;    // null: no other plugin
+  void* next_context = nullptr;
+  int* mask = nullptr;
+};
+
+// The events from which calls and tasks are counted. Kernels (kProfileKernelChannel) would give
+// times, but cost 4 to 13 % in NCCL 2.31.2 (nccl#2355) and are wrong next to broadcasts
+// (nccl#2368); the host's times are not those of a collective.
+template <int version>
+constexpr uint64_t kOwnEvents = abi::kProfileCollective | abi::kProfilePointToPoint |
+                                (version >= 6 ? abi::kProfileCopyEngine : 0);
+
+template <int version>
+uint64_t OwnEvents(const Context& context) {
+  return context.recorder == nullptr ? 0 : kOwnEvents<version>;
+}
+
+// v4: NCCL reports no tasks of a group whose handle is null.
+char group_without_handle = 0;
+
+int CurrentDevice() {
+  using GetDevice = int(int* device);  // returns 0 on success
+  const SharedLibrary cuda = SharedLibrary::Loaded("libcuda.so.1");
+  auto* const get_device = cuda.Find<GetDevice>("cuCtxGetDevice");
+  int device = -1;
+  return get_device != nullptr && get_device(&device) == 0 ? device : -1;
+}
+
+// The other plugin of each version of ours: NCCL passes no context to stop_event.
+std::array<std::atomic<NextProfiler*>, kNewestVersion + 1> next_of_version;
+
+template <int version>
+void Begin(void** context, const NextProfiler::InitArguments& arguments) {
+  const Log log(arguments.log, abi::kSubsysInit, kLogPrefix);
+  auto made = std::make_unique<Context>();
+  made->mask = arguments.mask;
+  made->recorder = Recorder::OfProcess(log);
+  made->next = NextProfiler::ForVersion(version, log);
+  const uint64_t own = OwnEvents<version>(*made);
+  if (made->next != nullptr) {
+    next_of_version[version] = made->next;
+    if (!made->next->Init(&made->next_context, arguments, own)) made->next = nullptr;
+  } else {
+    // All communicators have this mask: never, not even for a moment, another one than they need.
+    __atomic_store_n(arguments.mask, static_cast<int>(own), __ATOMIC_RELAXED);
+  }
+  if (made->recorder != nullptr) {
+    const char* const name = arguments.communicator_name;
+    made->histogram = made->recorder->Begin({.name = name == nullptr ? "" : name,
+                                             .id = arguments.communicator_id,
+                                             .nodes = arguments.nodes,
+                                             .ranks = arguments.ranks,
+                                             .rank = arguments.rank,
+                                             .device = CurrentDevice(),
+                                             .interface_version = version});
+  } else if (made->next == nullptr) {
+    return;  // without a context, NCCL calls nothing
+  }
+  *context = made.release();
+}
+
+template <int version>
+abi::Result Init(void** context, const NextProfiler::InitArguments& arguments) {
+  *context = nullptr;
+  Contain([&] { Begin<version>(context, arguments); });
+  return abi::kSuccess;
+}
+
+abi::Result InitV4(void** context, int* mask, const char* name, uint64_t id, int nodes, int ranks,
+                   int rank, abi::LogFunction log) {
+  return Init<4>(context, {id, mask, name, nodes, ranks, rank, log});
+}
+
+template <int version>
+abi::Result InitV5(void** context, uint64_t id, int* mask, const char* name, int nodes, int ranks,
+                   int rank, abi::LogFunction log) {
+  return Init<version>(context, {id, mask, name, nodes, ranks, rank, log});
+}
+
+// The words of an event that are counted.
+struct Words {
+  uint8_t flags = 0;
+  const char* function = nullptr;
+  const char* type = nullptr;
+  size_t count = 0;
+  const char* algorithm = nullptr;
+  const char* protocol = nullptr;
+  uint8_t channels = 0;
+};
+
+template <typename Collective>
+Words WordsOf(const Collective& task) {
+  Words words = {.flags = kTask,
+                 .function = task.function,
+                 .type = task.type,
+                 .count = task.count,
+                 .algorithm = task.algorithm,
+                 .protocol = task.protocol,
+                 .channels = task.channels};
+  // A symmetric kernel up to NCCL 2.30: the algorithm and the protocol were not chosen.
+  if (task.channels == 0) words.algorithm = words.protocol = nullptr;
+  return words;
+}
+
+Words WordsOf(const abi::ProfilerCollectiveV7& task) {
+  Words words = WordsOf(task.v5);
+  if (task.symmetric) {
+    words.flags |= kSymmetric;
+    words.algorithm = task.variant;
+  }
+  return words;
+}
+
+template <typename Event>
+Words WordsOf(uint64_t type, const Event& event) {
+  if (type == abi::kProfileCollective) return WordsOf(event.collective);
+  if (type == abi::kProfilePointToPoint) {
+    const auto& task = event.point_to_point;
+    return {.flags = kTask,
+            .function = task.function,
+            .type = task.type,
+            .count = task.count,
+            .channels = task.channels};
+  }
+  if constexpr (!std::is_same_v<Event, abi::ProfilerEventV4>) {
+    if (type == abi::kProfileCollectiveCall || type == abi::kProfilePointToPointCall) {
+      const auto words = [](const auto& call) {
+        const uint8_t flags = call.captured ? kCaptured : uint8_t{0};
+        return Words{
+            .flags = flags, .function = call.function, .type = call.type, .count = call.count};
+      };
+      return type == abi::kProfileCollectiveCall ? words(event.collective_call)
+                                                 : words(event.point_to_point_call);
+    }
+  }
+  if constexpr (requires { event.copy_engine; }) {
+    if (type == abi::kProfileCopyEngine) {
+      const auto& task = event.copy_engine;
+      return {.flags = kTask | kCopyEngine,
+              .function = task.function,
+              .type = task.type,
+              .count = task.count};
+    }
+  }
+  return {};
+}
+
+void Count(const Context& context, const Words& words) {
+  WordTable& table = context.recorder->words();
+  Call call = {.flags = words.flags,
+               .function = table.NumberOf(words.function),
+               .type = table.NumberOf(words.type),
+               .algorithm = table.NumberOf(words.algorithm),
+               .protocol = table.NumberOf(words.protocol),
+               .channels = words.channels};
+  const uint64_t type_bytes = table.TypeBytes(call.type);
+  if (type_bytes == 0) {
+    context.histogram->Lose(1, 0);  // a type of a newer NCCL
+  } else {
+    call.bytes = words.count * type_bytes;
+    context.histogram->Add(call);
+  }
+  context.recorder->CheckTime();
+}
+
+template <int version, typename Event>
+abi::Result StartEvent(void* context_pointer, void** handle, Event* event) {
+  *handle = nullptr;
+  const auto* const context = static_cast<const Context*>(context_pointer);
+  if (context == nullptr) return abi::kSuccess;
+  const uint64_t type = event->type;
+  if (context->recorder != nullptr) {
+    const Words words = WordsOf(type, *event);
+    if (words.function != nullptr) Contain([&] { Count(*context, words); });
+  }
+  if (context->next != nullptr) {
+    const uint64_t own = OwnEvents<version>(*context);
+    if (own != 0) context->next->FollowMask(context->mask, own);
+    NextProfiler::PassedEvent passed = {type, event, false, nullptr};
+    passed.has_group = type == abi::kProfileCollective || type == abi::kProfilePointToPoint;
+    if constexpr (version == 4) {
+      if (event->parent != &group_without_handle) passed.group = event->parent;
+    } else if (type == abi::kProfileCollective) {
+      if constexpr (version >= 7) {
+        passed.group = event->collective.v5.parent_group;
+      } else {
+        passed.group = event->collective.parent_group;
+      }
+    } else if (type == abi::kProfilePointToPoint) {
+      passed.group = event->point_to_point.parent_group;
+    }
+    context->next->Start(context->next_context, handle, passed, own);
+  }
+  if (version == 4 && context->recorder != nullptr && type == abi::kProfileGroup &&
+      *handle == nullptr) {
+    *handle = &group_without_handle;
+  }
+  return abi::kSuccess;
+}
+
+template <int version>
+abi::Result StopEvent(void* handle) {
+  const NextProfiler* const next = next_of_version[version].load(std::memory_order_relaxed);
+  if (next == nullptr || handle == nullptr || handle == &group_without_handle) return abi::kSuccess;
+  return next->Stop(handle);
+}
+
+template <int version>
+abi::Result RecordEventState(void* handle, int state, void* arguments) {
+  const NextProfiler* const next = next_of_version[version].load(std::memory_order_relaxed);
+  if (next == nullptr || handle == nullptr || handle == &group_without_handle) return abi::kSuccess;
+  return next->Record(handle, state, arguments);
+}
+
+abi::Result Finalize(void* context_pointer) {
+  const std::unique_ptr<Context> context(static_cast<Context*>(context_pointer));
+  if (context == nullptr) return abi::kSuccess;
+  if (context->next != nullptr && context->next_context != nullptr) {
+    context->next->Finalize(context->next_context);
+  }
+  if (context->recorder != nullptr) {
+    Contain([&] { context->recorder->End(context->histogram); });
+  }
+  return abi::kSuccess;
+}
+
+template <typename Profiler, int version, typename Event>
+constexpr Profiler Table() noexcept {
+  Profiler profiler = {};
+  profiler.name = "nccltune";
+  if constexpr (version == 4) {
+    profiler.init = InitV4;
+  } else {
+    profiler.init = InitV5<version>;
+  }
+  profiler.start_event = StartEvent<version, Event>;
+  profiler.stop_event = StopEvent<version>;
+  profiler.record_event_state = RecordEventState<version>;
+  profiler.finalize = Finalize;
+  return profiler;
+}
+
+}  // namespace
+
+extern "C" NCCLTUNE_EXPORT constinit const abi::ProfilerV4 ncclProfiler_v4 =
+    Table<abi::ProfilerV4, 4, abi::ProfilerEventV4>();
+extern "C" NCCLTUNE_EXPORT constinit const abi::ProfilerV5 ncclProfiler_v5 =
+    Table<abi::ProfilerV5, 5, abi::ProfilerEventV5>();
+extern "C" NCCLTUNE_EXPORT constinit const abi::ProfilerV6 ncclProfiler_v6 =
+    Table<abi::ProfilerV6, 6, abi::ProfilerEventV6>();
+extern "C" NCCLTUNE_EXPORT constinit const abi::ProfilerV7 ncclProfiler_v7 =
+    Table<abi::ProfilerV7, 7, abi::ProfilerEventV7>();
+
+}  // namespace nccltune::profiler

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Counts the calls of one communicator by their content. Any number of threads may add calls
+// without a lock. Memory is bounded: when there is no place for another size, it is rounded down to
+// a power of two, and when there is no place for that, the call is lost and counted as lost.
+#ifndef NCCLTUNE_PROFILER_HISTOGRAM_H_
+#define NCCLTUNE_PROFILER_HISTOGRAM_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+namespace nccltune::profiler {
+
+// The words that NCCL passes, such as "AllReduce" or "ncclFloat32", by small numbers. 0 stands for
+// no word or an empty one, kOther for words after the table was full.
+class WordTable {
+ public:
+  static constexpr uint8_t kOther = 63;
+
+  // Returns the number of a word. A null pointer has number 0.
+  uint8_t NumberOf(const char* word);
+
+  const char* Word(uint8_t number) const { return words_[number].text.data(); }
+  // Returns the bytes of an element, if the word is the name of a type (the first number in it are
+  // its bits); else 0.
+  uint8_t TypeBytes(uint8_t number) const { return words_[number].type_bytes; }
+
+ private:
+  struct Entry {
+    std::array<char, 31> text;
+    uint8_t type_bytes;
+  };
+
+  uint8_t Search(const char* word, size_t count) const;
+
+  std::array<Entry, kOther + 1> words_{};
+  std::atomic<size_t> count_ = 1;  // entries 1 to count_ - 1 do not change any more
+  std::mutex mutex_;               // of additions
+  // The numbers of the newest words by their address, because NCCL passes the same constants again:
+  // address << 8 | number. A wrong entry is harmless, because the text is compared.
+  std::array<std::atomic<uint64_t>, 64> cache_{};
+};
+
+// What a row counts: a call of the program, or a task that NCCL started for one. NCCL 2.27 reports
+// no calls. A call may have no task that is reported (a broadcast since 2.29, a copy engine
+// in 2.28), and a task may run again (a CUDA graph with network operations).
+inline constexpr uint8_t kTask = 1;
+inline constexpr uint8_t kCaptured = 2;    // a call that was captured into a CUDA graph
+inline constexpr uint8_t kSymmetric = 4;   // a task that ran a symmetric kernel
+inline constexpr uint8_t kCopyEngine = 8;  // a task that ran on copy engines
+
+struct Call {
+  uint8_t flags = 0;
+  uint8_t function = 0;  // this and the next three: numbers of a WordTable
+  uint8_t type = 0;
+  uint8_t algorithm = 0;
+  uint8_t protocol = 0;
+  uint8_t channels = 0;
+  uint64_t bytes = 0;  // count * size of the type
+};
+
+struct Row {
+  Call call;
+  bool rounded;  // call.bytes is the power of two; type, algorithm, protocol, channels are unknown
+  uint64_t count;  // of calls
+  uint64_t total;  // bytes of all of them
+};
+
+class Histogram {
+ public:
+  static constexpr size_t kExactRows = 256;
+  static constexpr size_t kRoundedRows = 128;
+
+  Histogram() = default;
+  ~Histogram() { delete rounded_.load(std::memory_order_acquire); }
+  Histogram(const Histogram&) = delete;
+  Histogram& operator=(const Histogram&) = delete;
+
+  void Add(const Call& call) { Add(call, 1, call.bytes); }
+  // Adds the calls that `other` has now.
+  void Add(const Histogram& other);
+
+  // Calls `use` with each row.
+  template <typename Use>
+  void ForEach(const Use& use) const {
+    for (const Slot& slot : exact_) UseSlot(slot, nullptr, use);
+    const RoundedSlots* const rounded = rounded_.load(std::memory_order_acquire);
+    for (size_t i = 0; rounded != nullptr && i < kRoundedRows; ++i) {
+      UseSlot(rounded->slots[i], &rounded->totals[i], use);
+    }
+  }
+
+  uint64_t lost_calls() const { return lost_calls_.load(std::memory_order_relaxed); }
+  uint64_t lost_bytes() const { return lost_bytes_.load(std::memory_order_relaxed); }
+  void Lose(uint64_t calls, uint64_t bytes) {
+    lost_calls_.fetch_add(calls, std::memory_order_relaxed);
+    lost_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+
+ private:
+  struct Slot {
+    std::atomic<uint64_t> key = 0;  // 0: free; kClaimed: `bytes` is being written
+    std::atomic<uint64_t> bytes = 0;
+    std::atomic<uint64_t> count = 0;
+  };
+  struct RoundedSlots {
+    std::array<Slot, kRoundedRows> slots;
+    std::array<std::atomic<uint64_t>, kRoundedRows> totals{};  // bytes
+  };
+  static constexpr uint64_t kClaimed = 1;
+
+  void Add(const Call& call, uint64_t count, uint64_t total);
+  void AddRounded(const Call& call, uint64_t count, uint64_t total);
+  // Returns the slot of a call after adding to it; null if there is no place.
+  static Slot* AddTo(Slot* slots, size_t size, const Call& call, uint64_t count);
+  static uint64_t Pack(const Call& call);
+  static Call Unpack(uint64_t key, uint64_t bytes);
+
+  template <typename Use>
+  static void UseSlot(const Slot& slot, const std::atomic<uint64_t>* total, const Use& use) {
+    const uint64_t key = slot.key.load(std::memory_order_acquire);
+    const uint64_t count = slot.count.load(std::memory_order_relaxed);
+    if (key == 0 || key == kClaimed || count == 0) return;
+    const Call call = Unpack(key, slot.bytes.load(std::memory_order_relaxed));
+    const bool rounded = total != nullptr;
+    use(Row{call, rounded, count,
+            rounded ? total->load(std::memory_order_relaxed) : call.bytes * count});
+  }
+
+  std::array<Slot, kExactRows> exact_;
+  std::atomic<RoundedSlots*> rounded_ = nullptr;  // made when it is needed
+  std::atomic<uint64_t> lost_calls_ = 0;
+  std::atomic<uint64_t> lost_bytes_ = 0;
+};
+
+}  // namespace nccltune::profiler
+
+#endif  // NCCLTUNE_PROFILER_HISTOGRAM_H_

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Another profiler plugin that gets all events, too, because NCCL loads only one.
+#ifndef NCCLTUNE_PROFILER_NEXT_PROFILER_H_
+#define NCCLTUNE_PROFILER_NEXT_PROFILER_H_
+
+#include <cstdint>
+#include <string>
+
+#include "abi/profiler_v5.h"
+#include "common/log.h"
+
+namespace nccltune::profiler {
+
+inline constexpr int kOldestVersion = 4;
+inline constexpr int kNewestVersion = 7;
+
+// The interface of the other plugin, as one version of ours uses it: its newest one that is not
+// newer than ours. Interfaces v5 to v7 differ only in members at the ends of events and in types of
+// events, so that an event of a newer one can be passed to an older one. v4 also has other
+// arguments of init and other parents.
+class NextProfiler {
+ public:
+  // Loads the plugin that NCCLTUNE_RECORD_NEXT names, once in a process; it stays loaded. Returns
+  // the interface for ours of `version`, never destroyed; null if the variable is not set or the
+  // plugin cannot be used, which is logged.
+  static NextProfiler* ForVersion(int version, const Log& log);
+
+  struct InitArguments {
+    uint64_t communicator_id;
+    int* mask;  // NCCL's
+    const char* communicator_name;
+    int nodes;
+    int ranks;
+    int rank;
+    abi::LogFunction log;
+  };
+  // Sets *context. Returns whether the plugin has accepted. `own` are the events that the recorder
+  // needs.
+  bool Init(void** context, const InitArguments& arguments, uint64_t own);
+
+  struct PassedEvent {
+    uint64_t type;
+    void* event;     // as NCCL passed it
+    bool has_group;  // a collective or a send or receive, whose parent in v4 is this group:
+    void* group;     // null: none
+  };
+  // Passes an event on if the plugin would get it without the recorder.
+  void Start(void* context, void** handle, const PassedEvent& passed, uint64_t own) const;
+  abi::Result Stop(void* handle) const { return table_->stop_event(handle); }
+  abi::Result Record(void* handle, int state, void* arguments) const {
+    return table_->record_event_state(handle, state, arguments);
+  }
+  abi::Result Finalize(void* context) const { return table_->finalize(context); }
+
+  // Makes NCCL's mask follow the plugin's, which it may change at any time.
+  void FollowMask(int* mask, uint64_t own) const {
+    const int wanted = static_cast<int>(own) | __atomic_load_n(&mask_, __ATOMIC_RELAXED);
+    if (__atomic_load_n(mask, __ATOMIC_RELAXED) != wanted) {
+      __atomic_store_n(mask, wanted, __ATOMIC_RELAXED);
+    }
+  }
+
+ private:
+  NextProfiler(int version, const void* table)
+      : version_(version), table_(static_cast<const abi::ProfilerV5*>(table)) {}
+
+  int version_;
+  // For v4 too, whose functions other than init have the same positions and arguments.
+  const abi::ProfilerV5* table_;
+  int mask_ = 0;  // the plugin's
+};
+
+}  // namespace nccltune::profiler
+
+#endif  // NCCLTUNE_PROFILER_NEXT_PROFILER_H_

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profiler/recorder.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "common/contain.h"
+#include "common/nccl_version.h"
+#include "common/settings.h"
+#include "common/text.h"
+
+namespace nccltune::profiler {
+namespace {
+
+constexpr time_t kNever = std::numeric_limits<time_t>::max();
+// A program that makes and ends communicators in a loop does not write the file each time.
+constexpr time_t kLeastSeconds = 1;
+
+std::atomic<Recorder*> of_process = nullptr;
+
+time_t Now() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec;
+}
+
+}  // namespace
+
+Recorder::Recorder() : pid_(getpid()), folder_setting_(ReadPath(SettingId::kRecord)) {}
+
+Recorder* Recorder::OfProcess(const Log& log) {
+  Recorder* found = of_process.load(std::memory_order_acquire);
+  if (found == nullptr || found->pid_ != getpid()) {
+    std::unique_ptr<Recorder> made(new Recorder());
+    if (made->folder_setting_.empty()) return nullptr;
+    if (of_process.compare_exchange_strong(found, made.get())) found = made.release();
+  }
+  found->Open(log);
+  return found;
+}
+
+void Recorder::Open(const Log& log) {
+  const std::scoped_lock lock(mutex_);
+  log_ = log.logger();
+  if (is_open_) return;
+  is_open_ = true;
+  std::vector<std::string> problems;
+  every_ = static_cast<time_t>(ReadNumber(SettingId::kRecordEvery, &problems).value_or(0));
+  for (const std::string& problem : problems) log.Warn(problem);
+  const std::string error = file_.Open(folder_setting_, pid_);
+  has_warned_ = !error.empty();
+  if (has_warned_) {
+    log.Warn("NCCLTUNE_RECORD=" + Printable(folder_setting_, 300) + ": " + error +
+             ": the calls of this process may not be recorded");
+  } else {
+    log.Info("records calls into " + Printable(file_.path(), 300) +
+             (every_ > 0 ? ", every " + std::to_string(every_) + " s and at the end"
+                         : std::string(", at the end")));
+  }
+  nccl_ = LoadedNccl(reinterpret_cast<const void*>(log_));
+  started_ = std::time(nullptr);
+  next_write_ = every_ > 0 ? Now() + every_ : kNever;
+  next_check_ = Now() + std::min(kCheckSeconds, every_ > 0 ? every_ : kCheckSeconds);
+}
+
+Histogram* Recorder::Begin(CommunicatorFacts facts) {
+  const std::scoped_lock lock(mutex_);
+  running_.push_back(std::make_unique<RecordedCommunicator>());
+  running_.back()->facts = std::move(facts);
+  return &running_.back()->histogram;
+}
+
+void Recorder::End(const Histogram* histogram) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = std::find_if(running_.begin(), running_.end(), [histogram](const auto& item) {
+    return &item->histogram == histogram;
+  });
+  if (found == running_.end()) return;
+  const std::unique_ptr<RecordedCommunicator> last = std::move(*found);
+  running_.erase(found);
+  const auto alike = std::find_if(ended_.begin(), ended_.end(), [&last](const auto& item) {
+    return item->facts.IsAlike(last->facts);
+  });
+  if (alike != ended_.end()) {
+    (*alike)->histogram.Add(last->histogram);
+    ++(*alike)->number;
+  } else if (ended_.size() < kMostEnded) {
+    ended_.push_back(std::make_unique<RecordedCommunicator>());
+    ended_.back()->facts = last->facts;
+    ended_.back()->histogram.Add(last->histogram);
+  } else {
+    ++lost_.communicators;
+    lost_.calls += last->histogram.lost_calls();
+    lost_.bytes += last->histogram.lost_bytes();
+    last->histogram.ForEach([this](const Row& row) {
+      lost_.calls += row.count;
+      lost_.bytes += row.total;
+    });
+  }
+  if (running_.empty() && Now() >= last_write_ + kLeastSeconds) Write(/*ended=*/true);
+}
+
+void Recorder::CheckFile(time_t now) {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock || now < next_check_.load(std::memory_order_relaxed)) return;
+  next_check_ = now + std::min(kCheckSeconds, every_ > 0 ? every_ : kCheckSeconds);
+  if (file_.IsAskedFor() || now >= next_write_) Write(/*ended=*/false);
+}
+
+void Recorder::Write(bool ended) {
+  Record record;
+  record.pid = pid_;
+  record.started = started_;
+  record.ended = ended;
+  record.lost = lost_;
+  if (nccl_) record.nccl = ToString(*nccl_);
+  for (const auto* const list : {&ended_, &running_}) {
+    for (const auto& item : *list) record.communicators.push_back(item.get());
+  }
+  const std::string error = file_.Write(RecordText(record, words_));
+  last_write_ = Now();
+  if (every_ > 0) next_write_ = last_write_ + every_;
+  if (!error.empty() && !std::exchange(has_warned_, true)) {
+    Log(log_, abi::kSubsysInit, kLogPrefix)
+        .Warn(Printable(file_.path(), 300) + ": " + error +
+              ": the calls of this process are not recorded");
+  }
+}
+
+void Recorder::WriteAtExit() {
+  Recorder* const recorder = of_process.load(std::memory_order_acquire);
+  // A forked child that used no NCCL ends here, too.
+  if (recorder == nullptr || recorder->pid_ != getpid()) return;
+  const std::scoped_lock lock(recorder->mutex_);
+  recorder->log_ = nullptr;  // NCCL may be gone
+  recorder->Write(/*ended=*/true);
+}
+
+namespace {
+
+__attribute__((destructor)) void AtExit() { Contain(&Recorder::WriteAtExit); }
+
+}  // namespace
+
+}  // namespace nccltune::profiler

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The recorder of this process: the histograms of its communicators, and the file that has them.
+//
+// The files of this folder:
+//   adapters        the exported function tables, one for each interface version
+//   histogram       counts the calls of a communicator
+//   next_profiler   passes events on to another profiler plugin
+//   record_file     the text of the file, and its folder
+//   recorder        the state of the process, and when the file is written
+#ifndef NCCLTUNE_PROFILER_RECORDER_H_
+#define NCCLTUNE_PROFILER_RECORDER_H_
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <ctime>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "abi/nccl_types.h"
+#include "common/log.h"
+#include "common/nccl_version.h"
+#include "profiler/histogram.h"
+#include "profiler/record_file.h"
+
+namespace nccltune::profiler {
+
+inline constexpr std::string_view kLogPrefix = "PROFILER/nccltune: ";
+
+// Communicators that ended are kept, those of equal name, scale and rank as one. From this number
+// on, further ones are only counted as lost.
+inline constexpr size_t kMostEnded = 64;
+
+// Seconds between looks at the file that asks for a write.
+inline constexpr time_t kCheckSeconds = 10;
+
+class Recorder {
+ public:
+  // Returns the recorder of this process, never destroyed; null if NCCLTUNE_RECORD is not set. A
+  // forked child gets one of its own: the calls of its parent are in the parent's file. Throws only
+  // std::bad_alloc.
+  static Recorder* OfProcess(const Log& log);
+
+  // Starts and ends a communicator. The histogram is the recorder's; End may delete it.
+  Histogram* Begin(CommunicatorFacts facts);
+  void End(const Histogram* histogram);
+
+  WordTable& words() { return words_; }
+
+  // Writes the file if that is due or asked for. Costs a read of the clock otherwise.
+  void CheckTime() {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    if (now.tv_sec >= next_check_.load(std::memory_order_relaxed)) CheckFile(now.tv_sec);
+  }
+
+  // Writes the file of this process, if it has a recorder: at its end.
+  static void WriteAtExit();
+
+ private:
+  Recorder();
+
+  void Open(const Log& log);
+  void CheckFile(time_t now);
+  void Write(bool ended);  // needs mutex_
+
+  const pid_t pid_;
+  const std::string folder_setting_;
+  WordTable words_;
+  std::atomic<time_t> next_check_ = 0;
+
+  std::mutex mutex_;  // of all members below
+  abi::LogFunction log_ = nullptr;
+  RecordFile file_;
+  time_t every_ = 0;
+  time_t next_write_ = 0;
+  time_t last_write_ = 0;
+  time_t started_ = 0;
+  std::optional<NcclVersion> nccl_;
+  bool is_open_ = false;
+  bool has_warned_ = false;
+  std::vector<std::unique_ptr<RecordedCommunicator>> running_;
+  std::vector<std::unique_ptr<RecordedCommunicator>> ended_;
+  LostCalls lost_;  // of communicators that were not kept
+};
+
+}  // namespace nccltune::profiler
+
+#endif  // NCCLTUNE_PROFILER_RECORDER_H_

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The recorder in unmodified PyTorch programs: its counts, call for call, and what it costs.
+
+    python tests/gpu/recorder_on_gpus.py --recorder libnccl-profiler-nccltune.so \
+        [--nccl libnccl.so.2] [--own-gpus] [--parts ddp,fsdp,pipeline,graph,overhead] \
+        [--starts 6] [-o results.json]
+
+Needs PyTorch with CUDA and one GPU, which two ranks share under NVIDIA's MPS; with --own-gpus two
+GPUs, a rank on each, as one node. Ranks that share a GPU are nodes of their own (NCCL_HOSTID).
+--nccl is preloaded in place of PyTorch's NCCL.
+
+ddp, fsdp  a training with DistributedDataParallel and with fully_shard
+pipeline   two stages that exchange activations and gradients by batch_isend_irecv, isend, irecv,
+           send and recv, and an all-to-all
+graph      an all-reduce that is captured into a CUDA graph and replayed; nothing is judged but the
+           calls
+overhead   all-reduces of 1 KiB, 64 KiB and 1 MiB in a loop, without a profiler and with the
+           recorder in alternating starts: nothing is judged
+
+The counts of each part are compared with two witnesses: the calls that NCCL itself logs in the
+same process (NCCL_DEBUG_SUBSYS=COLL), all of them, and those that the program knows it makes, by
+function. Exit status 1 if any differs.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import re
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+import common
+import shared_gpu
+
+PARTS = ["ddp", "fsdp", "pipeline", "graph", "overhead"]
+SIZES = [1 << 10, 1 << 16, 1 << 20]
+STEPS, MICROBATCHES, REPLAYS, LIMIT_S = 5, 4, 10, 240.0
+CALL = re.compile(
+    r"NCCL INFO (\w+): opCount \w+ sendbuff \S+ recvbuff \S+ count (\d+) datatype (\d+) "
+    r".*\[nranks=(\d+)\]"
+)
+TYPE_BYTES = [1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1]
+"""By NCCL's number of a data type."""
+Calls = Counter[tuple[str, int]]
+"""Number of calls by function and bytes of a rank."""
+
+
+# One rank -----------------------------------------------------------------------------------------
+
+
+class Rank:
+    """A rank of one part. `known` are calls that the program itself makes, by function."""
+
+    def __init__(self, part: str, output: Path) -> None:
+        import torch
+        from torch import distributed as dist
+
+        self.torch, self.dist, self.part, self.output = torch, dist, part, output
+        self.rank = int(os.environ["RANK"])
+        self.device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(self.device)
+        dist.init_process_group("nccl", device_id=self.device)
+        self.known: Counter[str] = Counter()
+        self.facts: dict[str, Any] = {"pid": os.getpid(), "nccl": torch.cuda.nccl.version()}
+
+    def run(self) -> None:
+        getattr(self, self.part)()
+        self.torch.cuda.synchronize()
+        self.facts["known"] = self.known
+        self.dist.destroy_process_group()
+        self.output.write_text(json.dumps(self.facts))
+
+    def model(self) -> Any:
+        nn = self.torch.nn
+        layers = [nn.Sequential(nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 512))
+                  for _ in range(4)]  # fmt: skip
+        return nn.Sequential(*layers).to(self.device)
+
+    def train(self, model: Any) -> None:
+        optimizer = self.torch.optim.SGD(model.parameters(), lr=0.01)
+        for _ in range(STEPS):
+            loss = model(self.torch.randn(32, 512, device=self.device)).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            self.dist.all_reduce(loss.detach())
+            self.known["AllReduce"] += 1
+
+    def ddp(self) -> None:
+        parallel = self.torch.nn.parallel.DistributedDataParallel
+        # Buckets of 1 MiB: several all-reduces a step, at least one.
+        self.train(parallel(self.model(), device_ids=[self.device.index], bucket_cap_mb=1))
+        self.known["AllReduce"] += STEPS
+
+    def fsdp(self) -> None:
+        from torch.distributed.fsdp import fully_shard
+
+        model = self.model()
+        for layer in model:
+            fully_shard(layer)
+        fully_shard(model)
+        self.train(model)
+        # Each layer is gathered at least once, and its gradient is reduced once.
+        self.known["AllGather"] += STEPS * len(model)
+        self.known["ReduceScatter"] += STEPS * len(model)
+
+    def pipeline(self) -> None:
+        dist, peer = self.dist, 1 - self.rank
+        out = self.torch.ones(1 << 20, device=self.device)
+        into = self.torch.empty_like(out)
+        for step in range(STEPS):
+            for batch in range(MICROBATCHES):
+                size = (1 << 12) << 2 * batch
+                if step % 2:
+                    pair = [dist.P2POp(dist.isend, out[:size], peer),
+                            dist.P2POp(dist.irecv, into[:size], peer)]  # fmt: skip
+                    for work in dist.batch_isend_irecv(pair):
+                        work.wait()
+                elif self.rank == 0:
+                    dist.send(out[:size], peer)
+                    dist.irecv(into[:size], peer).wait()
+                else:
+                    dist.recv(into[:size], peer)
+                    dist.isend(out[:size], peer).wait()
+                self.known["Send"] += 1
+                self.known["Recv"] += 1
+        dist.all_to_all_single(into, out)  # a send and a receive for each rank, itself included
+        self.known["Send"] += 2
+        self.known["Recv"] += 2
+
+    def graph(self) -> None:
+        torch = self.torch
+        value = torch.ones(1 << 14, device=self.device)
+        self.dist.all_reduce(value)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.dist.all_reduce(value)
+        for _ in range(REPLAYS):
+            graph.replay()
+        self.known["AllReduce"] += 2
+
+    def overhead(self) -> None:
+        torch, times = self.torch, {}
+        for size in SIZES:
+            value = torch.zeros(size // 4, device=self.device)
+            for timed in (False, True):
+                number = 2000 if timed else 200
+                torch.cuda.synchronize()
+                began = time.perf_counter()
+                for _ in range(number):
+                    self.dist.all_reduce(value)
+                torch.cuda.synchronize()
+                times[str(size)] = (time.perf_counter() - began) / number * 1e6
+        self.facts["us"] = times
+
+
+# Both ranks ---------------------------------------------------------------------------------------
+
+
+def logged(path: Path) -> Calls:
+    """Return the calls in NCCL's log. NCCL reports no empty collective and no single rank."""
+    calls: Calls = Counter()
+    for name, count, dtype, ranks in CALL.findall(path.read_text(errors="replace")):
+        if name == "AlltoAll":  # to the profiler, sends and receives
+            for half in ("Send", "Recv"):
+                calls[half, int(count) * TYPE_BYTES[int(dtype)]] += int(ranks)
+        elif name in ("Send", "Recv") or (int(count) and int(ranks) > 1):
+            calls[name, int(count) * TYPE_BYTES[int(dtype)]] += 1
+    return calls
+
+
+def recorded(path: Path, rows: str) -> Calls:
+    """Return the rows of a file of the recorder. Raises ValueError if it lost or rounded any."""
+    record, calls = json.loads(path.read_text()), Counter[tuple[str, int]]()
+    for communicator in record["communicators"]:
+        if communicator["lost_calls"]:
+            raise ValueError(f"{communicator['lost_calls']} calls are lost")
+        for row in communicator[rows]:
+            calls[row["function"], row["bytes"]] += row["count"]
+    return calls
+
+
+class Machine:
+    """How ranks are started."""
+
+    def __init__(self, args: argparse.Namespace, mps: shared_gpu.Mps) -> None:
+        self.args, self.mps = args, mps
+
+    def environment(self, rank: int, port: int, folder: Path, records: bool) -> dict[str, str]:
+        found = {k: v for k, v in os.environ.items() if not k.startswith("NCCL")}
+        found |= self.mps.environment | common.of_rank(rank, 2, port)
+        if not self.args.own_gpus:
+            found |= {"LOCAL_RANK": "0", **shared_gpu.node_variables(rank, 2, 2)}
+        if self.args.nccl:
+            found["LD_PRELOAD"] = str(self.args.nccl)
+        found["NCCL_DEBUG_FILE"] = str(folder / "log.%p")
+        if records:
+            found["NCCL_PROFILER_PLUGIN"] = str(self.args.recorder)
+            found["NCCLTUNE_RECORD"] = str(folder / "records")
+        return found
+
+    def run(self, part: str, folder: Path, *, records: bool, log: bool) -> list[dict[str, Any]]:
+        """Run both ranks, and return what they state. Raises RuntimeError if one fails."""
+        port = common.free_port()
+        subsystems = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,COLL"} if log else {}
+        with contextlib.ExitStack() as stack:
+            ranks = []
+            for rank in (0, 1):
+                command = [sys.executable, __file__, "--rank-of", part, "-o", f"{folder}/{rank}"]
+                output = stack.enter_context((folder / f"output.{rank}").open("w"))
+                environment = self.environment(rank, port, folder, records) | subsystems
+                pipes = {"stdout": output, "stderr": output}
+                ranks.append(stack.enter_context(common.session(command, environment, **pipes)))
+            if not common.all_ended(ranks, LIMIT_S):
+                text = "".join((folder / f"output.{rank}").read_text()[-1500:] for rank in (0, 1))
+                raise RuntimeError(f"exit statuses {[rank.poll() for rank in ranks]}: {text}")
+        return [json.loads((folder / str(rank)).read_text()) for rank in (0, 1)]
+
+
+def compare(machine: Machine, part: str) -> dict[str, Any]:
+    """Return what differs between the recorder and both witnesses, and the sums."""
+    wrong, facts = [], {}
+    with tempfile.TemporaryDirectory(prefix="recorder-") as name:
+        folder = Path(name)
+        for rank, stated in enumerate(machine.run(part, folder, records=True, log=True)):
+            pid = stated["pid"]
+            (path,) = (folder / "records").glob(f"*-{pid}.json")
+            witness, calls = logged(folder / f"log.{pid}"), recorded(path, "calls")
+            record = json.loads(path.read_text())
+            has_calls = record["communicators"][0]["interface"] >= 5
+            if not has_calls:
+                calls = recorded(path, "tasks")
+            sums: Counter[str] = Counter()
+            for (function, _), count in calls.items():
+                sums[function] += count
+            if calls != witness:
+                wrong.append(f"rank {rank}: only NCCL's log {witness - calls}, only the recorder "
+                             f"{calls - witness}")  # fmt: skip
+            exact = part == "pipeline"
+            for function, count in stated["known"].items():
+                if sums[function] < count or (exact and sums[function] != count):
+                    wrong.append(f"rank {rank}: {sums[function]} {function}, program {count}")
+            if not record["ended"]:
+                wrong.append(f"rank {rank}: not ended")
+            facts[f"rank {rank}"] = {
+                "nccl": record.get("nccl"),
+                "calls": sums,
+                "sizes": len(calls),
+                "tasks": sum(recorded(path, "tasks").values()),
+                "bytes_of_file": path.stat().st_size,
+            }
+    return {"part": part, "wrong": wrong, **facts}
+
+
+def overhead(machine: Machine) -> dict[str, Any]:
+    """Return microseconds a call, without and with the recorder, of each start."""
+    times: dict[str, dict[str, list[float]]] = {str(size): {"off": [], "on": []} for size in SIZES}
+    for start in range(2 * machine.args.starts):
+        # off on, on off, off on ...
+        records = bool((start + start // 2) % 2)
+        with tempfile.TemporaryDirectory(prefix="recorder-") as name:
+            stated = machine.run("overhead", Path(name), records=records, log=False)
+        for size, one in stated[0]["us"].items():
+            times[size]["on" if records else "off"].append(max(one, stated[1]["us"][size]))
+    found: dict[str, Any] = {"part": "overhead", "wrong": [], "us": times}
+    for size, pair in times.items():
+        ratios = [on / off - 1 for off, on in zip(pair["off"], pair["on"], strict=True)]
+        off, on = statistics.median(pair["off"]), statistics.median(pair["on"])
+        found[size] = {
+            "off_us": round(off, 2), "on_us": round(on, 2),
+            "off_spread": [round(edge(pair["off"]), 2) for edge in (min, max)],
+            "on_spread": [round(edge(pair["on"]), 2) for edge in (min, max)],
+            "more_percent": round(100 * (on / off - 1), 2),
+            "of_pairs_percent": [round(100 * edge(ratios), 2) for edge in (min, max)],
+            "interval_95_percent": interval(pair["off"], pair["on"]),
+            "starts": len(ratios),
+        }  # fmt: skip
+    return found
+
+
+def interval(off: list[float], on: list[float]) -> list[float]:
+    """Return the 95 % interval of the percent that `on` takes more, by resampling the starts."""
+    draw = random.Random(1)
+    found = sorted(
+        statistics.median(draw.choices(on, k=len(on)))
+        / statistics.median(draw.choices(off, k=len(off)))
+        for _ in range(2000)
+    )
+    return [round(100 * (found[at] - 1), 2) for at in (50, 1949)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--recorder", type=Path)
+    parser.add_argument("--nccl", type=Path, help="preloaded")
+    parser.add_argument("--own-gpus", action="store_true", help="a GPU for each rank, one node")
+    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--starts", type=int, default=6, help="of each side of the overhead")
+    parser.add_argument("--rank-of", choices=PARTS, help=argparse.SUPPRESS)
+    parser.add_argument("-o", "--output", type=Path)
+    args = parser.parse_args()
+    if args.rank_of:
+        Rank(args.rank_of, args.output).run()
+        return 0
+    if args.recorder is None or not args.recorder.is_file():
+        parser.error("--recorder: no such file")
+    args.recorder = args.recorder.resolve()
+    common.exit_on_term()
+    results = []
+    with shared_gpu.Mps(used=not args.own_gpus) as mps:
+        machine = Machine(args, mps)
+        for part in args.parts.split(","):
+            try:
+                found = overhead(machine) if part == "overhead" else compare(machine, part)
+            except (OSError, RuntimeError, ValueError, KeyError) as error:
+                found = {"part": part, "wrong": [f"{type(error).__name__}: {error}"]}
+                mps.renew()
+            results.append(found)
+            print(json.dumps(found, indent=1), flush=True)
+    for found in results:
+        print(f"{found['part']:9} {'FAILED' if found['wrong'] else 'passed'}", flush=True)
+    if args.output:
+        args.output.write_text(json.dumps({"machine": common.machine(), "parts": results}))
+    return int(any(found["wrong"] for found in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Plays what NCCL 2.27 to 2.31 do with a profiler plugin when a program calls them: which events
+// follow from the plugin's mask, their order and their parents.
+#ifndef NCCLTUNE_TESTS_PROFILER_NCCL_CALLS_H_
+#define NCCLTUNE_TESTS_PROFILER_NCCL_CALLS_H_
+
+#include <dlfcn.h>
+
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include "abi/profiler_v4.h"
+#include "abi/profiler_v7.h"
+
+namespace nccltune::profiler {
+
+struct ProgramCall {
+  const char* function = "AllReduce";
+  const char* type = "ncclFloat32";
+  size_t count = 0;
+  const char* algorithm = "RING";
+  const char* protocol = "LL";
+  uint8_t channels = 1;
+  enum Run { kKernel, kSymmetric, kCopyEngine, kUnreported } run = kKernel;
+  bool captured = false;
+  int replays = 1;  // of the task; more than one only in a graph
+
+  bool IsPointToPoint() const {
+    return std::string(function) == "Send" || std::string(function) == "Recv";
+  }
+};
+
+template <typename Profiler>
+struct InterfaceOf;
+template <>
+struct InterfaceOf<abi::ProfilerV4> {
+  using Event = abi::ProfilerEventV4;
+  static constexpr int kVersion = 4;
+};
+template <>
+struct InterfaceOf<abi::ProfilerV5> {
+  using Event = abi::ProfilerEventV5;
+  static constexpr int kVersion = 5;
+};
+template <>
+struct InterfaceOf<abi::ProfilerV6> {
+  using Event = abi::ProfilerEventV6;
+  static constexpr int kVersion = 6;
+};
+template <>
+struct InterfaceOf<abi::ProfilerV7> {
+  using Event = abi::ProfilerEventV7;
+  static constexpr int kVersion = 7;
+};
+
+inline int nccls_mask = 0;  // one in a process, as in NCCL
+
+// A communicator of NCCL with a plugin.
+template <typename Profiler>
+class PlayedCommunicator {
+ public:
+  using Event = typename InterfaceOf<Profiler>::Event;
+  static constexpr int kVersion = InterfaceOf<Profiler>::kVersion;
+
+  PlayedCommunicator(const std::string& plugin, const char* name, int ranks, int rank,
+                     abi::LogFunction log = nullptr) {
+    void* const library = dlopen(plugin.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) std::abort();
+    const std::string symbol = "ncclProfiler_v" + std::to_string(kVersion);
+    table_ = static_cast<const Profiler*>(dlsym(library, symbol.c_str()));
+    if (table_ == nullptr) std::abort();
+    constexpr uint64_t kId = 0x5eed;
+    if constexpr (kVersion == 4) {
+      result_ = table_->init(&context_, &nccls_mask, name, kId, 1, ranks, rank, log);
+    } else {
+      result_ = table_->init(&context_, kId, &nccls_mask, name, 1, ranks, rank, log);
+    }
+  }
+  ~PlayedCommunicator() {
+    if (context_ != nullptr) table_->finalize(context_);
+  }
+  PlayedCommunicator(const PlayedCommunicator&) = delete;
+  PlayedCommunicator& operator=(const PlayedCommunicator&) = delete;
+
+  abi::Result result() const { return result_; }
+  void* context() const { return context_; }
+
+  void Play(const ProgramCall& call) {
+    using namespace abi;
+    constexpr uint64_t kBelow =
+        kProfileProxyOp | kProfileProxyStep | kProfileKernelChannel | kProfileNetPlugin;
+    const bool p2p = call.IsPointToPoint();
+    const auto mask = static_cast<uint64_t>(__atomic_load_n(&nccls_mask, __ATOMIC_RELAXED));
+    void* group_call = nullptr;
+    void* of_call = nullptr;
+    if constexpr (kVersion >= 5) {
+      constexpr uint64_t kCopies =
+          kProfileCopyEngine | kProfileCopyEngineSync | kProfileCopyEngineBatch;
+      if ((mask & ~uint64_t{kProfileProxyControl}) != 0) {
+        group_call = Start(kProfileGroupCall, nullptr, [](Event*) {});
+        if (group_call != nullptr) table_->record_event_state(group_call, 23, nullptr);
+      }
+      const uint64_t calls = p2p ? kProfilePointToPointCall | kProfilePointToPoint
+                                 : kProfileCollectiveCall | kProfileCollective | kCopies;
+      if ((mask & (calls | kBelow)) != 0) {
+        of_call = Start(p2p ? kProfilePointToPointCall : kProfileCollectiveCall, group_call,
+                        [&call, p2p](Event* event) {
+                          const auto fill = [&call](auto* out) {
+                            out->function = call.function;
+                            out->count = call.count;
+                            out->type = call.type;
+                            out->captured = call.captured;
+                          };
+                          p2p ? fill(&event->point_to_point_call) : fill(&event->collective_call);
+                        });
+        Stop(of_call);
+      }
+      if constexpr (kVersion >= 6) {
+        if (call.run == ProgramCall::kCopyEngine && (mask & kCopies) != 0) {
+          Stop(Start(kProfileCopyEngine, of_call, [&call](Event* event) {
+            event->copy_engine.function = call.function;
+            event->copy_engine.type = call.type;
+            event->copy_engine.count = call.count;
+          }));
+        }
+      }
+    }
+    if (call.run == ProgramCall::kKernel || call.run == ProgramCall::kSymmetric) {
+      for (int replay = 0; replay < call.replays; ++replay) PlayTask(call, mask, of_call);
+    }
+    Stop(group_call);
+  }
+
+ private:
+  void PlayTask(const ProgramCall& call, uint64_t mask, void* of_call) {
+    using namespace abi;
+    constexpr uint64_t kBelow =
+        kProfileProxyOp | kProfileProxyStep | kProfileKernelChannel | kProfileNetPlugin;
+    const bool p2p = call.IsPointToPoint();
+    void* group = nullptr;
+    if ((mask & (kProfileGroup | kProfileCollective | kProfilePointToPoint | kBelow)) != 0) {
+      group = Start(kProfileGroup, nullptr, [](Event*) {});
+    }
+    void* task = nullptr;
+    const uint64_t type = p2p ? kProfilePointToPoint : kProfileCollective;
+    if ((mask & (type | kBelow)) != 0 && (kVersion > 4 || group != nullptr)) {
+      task = Start(type, kVersion == 4 ? group : of_call, [&](Event* event) {
+        if (p2p) {
+          Fill(call, &event->point_to_point);
+          if constexpr (kVersion >= 5) event->point_to_point.parent_group = group;
+        } else {
+          FillCollective(call, group, event);
+        }
+      });
+    }
+    if ((mask & kProfileProxyOp) != 0) Stop(Start(kProfileProxyOp, task, [](Event*) {}));
+    Stop(task);
+    Stop(group);
+  }
+
+  template <typename Task>
+  static void Fill(const ProgramCall& call, Task* task) {
+    task->function = call.function;
+    task->count = call.count;
+    task->type = call.type;
+    task->channels = call.run == ProgramCall::kSymmetric ? uint8_t{0} : call.channels;
+  }
+
+  template <typename Task>
+  static void FillKernel(const ProgramCall& call, Task* task) {
+    Fill(call, task);
+    task->algorithm = call.algorithm;
+    task->protocol = call.protocol;
+    if (std::string(call.function) == "AllGather" || std::string(call.function) == "Broadcast") {
+      task->count *= 4;  // NCCL counts bytes here; the tests use types of 4 bytes
+      task->type = "ncclInt8";
+    }
+  }
+
+  static void FillCollective(const ProgramCall& call, void* group, Event* event) {
+    if constexpr (kVersion >= 7) {
+      FillKernel(call, &event->collective.v5);
+      event->collective.v5.parent_group = group;
+      event->collective.symmetric = call.run == ProgramCall::kSymmetric;
+      event->collective.variant = event->collective.symmetric ? "AGxLL_R" : nullptr;
+    } else {
+      FillKernel(call, &event->collective);
+      if constexpr (kVersion >= 5) event->collective.parent_group = group;
+    }
+  }
+
+  template <typename Fill>
+  void* Start(uint64_t type, void* parent, const Fill& fill) {
+    // What NCCL's own struct has after the members that we declare.
+    struct {
+      Event event;
+      std::array<char, 256> rest;
+    } memory{};
+    memory.event.type = static_cast<decltype(memory.event.type)>(type);
+    memory.event.parent = parent;
+    memory.event.rank = 3;
+    fill(&memory.event);
+    void* handle = nullptr;
+    table_->start_event(context_, &handle, &memory.event);
+    return handle;
+  }
+
+  void Stop(void* handle) {
+    if (handle != nullptr) table_->stop_event(handle);
+  }
+
+  const Profiler* table_ = nullptr;
+  void* context_ = nullptr;
+  abi::Result result_ = abi::kSuccess;
+};
+
+}  // namespace nccltune::profiler
+
+#endif  // NCCLTUNE_TESTS_PROFILER_NCCL_CALLS_H_

@@ -1,0 +1,534 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The shipped shared object, played by what NCCL does. Each test plays in a forked child, because
+// the recorder and the other plugin belong to a process.
+#include "profiler/recorder.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <random>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/json.h"
+#include "log_line.h"
+#include "nccl_calls.h"
+#include "program_output.h"
+#include "scoped_variable.h"
+
+namespace nccltune::profiler {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Recorded : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "recorder-XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    variables_.Set("NCCLTUNE_RECORD", folder_ + "/records");
+  }
+  void TearDown() override {
+    fs::permissions(folder_, fs::perms::owner_all);
+    fs::remove_all(folder_);
+  }
+
+  // Runs `play` in a child, which ends by exit; returns its exit code, or -1.
+  static int InChild(const std::function<int()>& play) {
+    const pid_t child = fork();
+    if (child == 0) std::exit(play());
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) != child) return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+  std::string records() const { return folder_ + "/records"; }
+
+  static std::string Content(const fs::path& path) {
+    std::ifstream file(path);
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
+  std::vector<fs::path> Files() const {
+    std::vector<fs::path> files;
+    if (!fs::exists(records())) return files;
+    for (const auto& entry : fs::directory_iterator(records())) files.push_back(entry.path());
+    std::sort(files.begin(), files.end());
+    return files;
+  }
+
+  static json::Value Parsed(const fs::path& path) {
+    json::Value value;
+    json::Error error;
+    EXPECT_TRUE(json::Parse(Content(path), &value, &error)) << error.message;
+    return value;
+  }
+
+  json::Value OnlyFile() const {
+    const std::vector<fs::path> files = Files();
+    EXPECT_EQ(files.size(), 1U);
+    return files.empty() ? json::Value() : Parsed(files[0]);
+  }
+
+  std::string folder_;
+  ScopedVariables variables_;
+};
+
+int64_t Int(const json::Value& value, std::string_view name) {
+  const json::Value* const member = value.Find(name);
+  return member != nullptr && member->AsInt() != nullptr ? *member->AsInt() : -1;
+}
+
+// "AllReduce ncclFloat32 4096 RING LL 1 flags" by count, of all communicators.
+using Rows = std::map<std::string, int64_t>;
+
+Rows RowsOf(const json::Value& file, std::string_view list) {
+  Rows rows;
+  for (const json::Value& communicator : *file.Find("communicators")->AsArray()) {
+    for (const json::Value& row : *communicator.Find(list)->AsArray()) {
+      std::string text;
+      for (const auto& [name, value] : *row.AsObject()) {
+        if (name == "count") continue;
+        if (value.AsString() != nullptr) text += *value.AsString() + " ";
+        if (value.AsInt() != nullptr) text += std::to_string(*value.AsInt()) + " ";
+        if (value.AsBool() != nullptr) text += name + " ";
+      }
+      rows[text] += Int(row, "count");
+    }
+  }
+  return rows;
+}
+
+template <typename Profiler>
+class EachVersion : public Recorded {
+ protected:
+  static constexpr int kVersion = InterfaceOf<Profiler>::kVersion;
+  using Communicator = PlayedCommunicator<Profiler>;
+
+  // What the file must have for a call of a program.
+  static void Expect(const ProgramCall& call, Rows* calls, Rows* tasks) {
+    const std::string function = call.function;
+    const std::string bytes = std::to_string(call.count * 4) + " ";
+    if (kVersion >= 5) {
+      ++(*calls)[function + " " + bytes + call.type + (call.captured ? " captured " : " ")];
+    }
+    const bool gathers = function == "AllGather" || function == "Broadcast";
+    std::string task = function + " " + bytes + (gathers ? "ncclInt8" : call.type) + " ";
+    if (call.run == ProgramCall::kUnreported) return;
+    if (call.run == ProgramCall::kCopyEngine) {
+      if (kVersion < 6) return;
+      task = function + " " + bytes + call.type + " copy_engine ";
+    } else if (call.run == ProgramCall::kSymmetric) {
+      if (kVersion >= 7) task += "AGxLL_R symmetric ";
+    } else if (call.IsPointToPoint()) {
+      task += std::to_string(call.channels) + " ";
+    } else {
+      task += std::string(call.algorithm) + " " + call.protocol + " " +
+              std::to_string(call.channels) + " ";
+    }
+    (*tasks)[task] += call.replays;
+  }
+
+  static std::vector<ProgramCall> Program(unsigned seed, int length) {
+    std::mt19937 random(seed);
+    const std::array functions = {"AllReduce", "AllGather", "ReduceScatter",
+                                  "Broadcast", "Send",      "Recv"};
+    std::vector<ProgramCall> program;
+    for (int i = 0; i < length; ++i) {
+      ProgramCall call;
+      call.function = functions.at(random() % functions.size());
+      if (random() % 2 == 0) call.type = "ncclInt32";
+      call.count = size_t{256} << random() % 3U;
+      if (call.IsPointToPoint()) {
+        call.type = "ncclInt32";
+      } else {
+        if (call.count >= 1024) call.algorithm = "TREE";
+        if (random() % 8 == 0) call.run = ProgramCall::kCopyEngine;
+        if (random() % 8 == 0) call.run = ProgramCall::kSymmetric;
+        if (random() % 8 == 0) call.run = ProgramCall::kUnreported;
+      }
+      if (kVersion >= 5 && random() % 16 == 0) {
+        call.captured = true;
+        if (call.run != ProgramCall::kCopyEngine) call.replays = 1 + static_cast<int>(random() % 3);
+      }
+      program.push_back(call);
+    }
+    return program;
+  }
+};
+using Interfaces =
+    testing::Types<abi::ProfilerV4, abi::ProfilerV5, abi::ProfilerV6, abi::ProfilerV7>;
+TYPED_TEST_SUITE(EachVersion, Interfaces);
+
+TYPED_TEST(EachVersion, CountsAreThoseOfTheProgramCallForCall) {
+  Rows calls;
+  Rows tasks;
+  const std::vector<ProgramCall> program = TestFixture::Program(7, 5000);
+  for (const ProgramCall& call : program) TestFixture::Expect(call, &calls, &tasks);
+  ASSERT_EQ(this->InChild([&program] {
+    typename TestFixture::Communicator communicator(PROFILER_PLUGIN, "tensor \"0\"\n", 8, 3);
+    for (const ProgramCall& call : program) communicator.Play(call);
+    return communicator.result();
+  }),
+            0);
+  const json::Value file = this->OnlyFile();
+  EXPECT_EQ(RowsOf(file, "calls"), calls);
+  EXPECT_EQ(RowsOf(file, "tasks"), tasks);
+  EXPECT_EQ(Int(file, "nccltune_record"), 1);
+  EXPECT_TRUE(*file.Find("ended")->AsBool());
+  const json::Value& communicator = file.Find("communicators")->AsArray()->at(0);
+  EXPECT_EQ(*communicator.Find("name")->AsString(), "tensor \"0\"?");
+  EXPECT_EQ(*communicator.Find("id")->AsString(), "0000000000005eed");
+  EXPECT_EQ(Int(communicator, "ranks"), 8);
+  EXPECT_EQ(Int(communicator, "nodes"), 1);
+  EXPECT_EQ(Int(communicator, "rank"), 3);
+  EXPECT_EQ(Int(communicator, "interface"), this->kVersion);
+  EXPECT_EQ(Int(communicator, "lost_calls"), 0);
+}
+
+// NCCL has one mask for the process, which each init writes while other threads call NCCL.
+TYPED_TEST(EachVersion, ThreadsThatMakeAndEndCommunicators) {
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 1000;
+  Rows calls;
+  Rows tasks;
+  const std::vector<ProgramCall> program = TestFixture::Program(8, 4);
+  for (int i = 0; i < kThreads * kRounds; ++i) {
+    for (const ProgramCall& call : program) TestFixture::Expect(call, &calls, &tasks);
+  }
+  ASSERT_EQ(this->InChild([&program] {
+    const typename TestFixture::Communicator idle(PROFILER_PLUGIN, "idle", kThreads, 0);
+    std::atomic<bool> was_off = false;
+    const std::jthread watcher([&was_off](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        if (__atomic_load_n(&nccls_mask, __ATOMIC_RELAXED) == 0) was_off = true;
+      }
+    });
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < kThreads; ++rank) {
+      threads.emplace_back([&program, rank] {
+        for (int round = 0; round < kRounds; ++round) {
+          typename TestFixture::Communicator communicator(PROFILER_PLUGIN, "all", kThreads, rank);
+          for (const ProgramCall& call : program) communicator.Play(call);
+        }
+      });
+    }
+    threads.clear();
+    return was_off ? 1 : 0;
+  }),
+            0);
+  const json::Value file = this->OnlyFile();
+  EXPECT_EQ(file.Find("communicators")->AsArray()->size(), size_t{kThreads} + 1);
+  EXPECT_EQ(RowsOf(file, "calls"), calls);
+  EXPECT_EQ(RowsOf(file, "tasks"), tasks);
+}
+
+TYPED_TEST(EachVersion, WithoutAFolderNothingIsAskedForAndWritten) {
+  this->variables_.Set("NCCLTUNE_RECORD", "");
+  EXPECT_EQ(this->InChild([] {
+    nccls_mask = -1;
+    typename TestFixture::Communicator communicator(PROFILER_PLUGIN, "all", 2, 0, &KeepLine);
+    if (nccls_mask != 0 || communicator.context() != nullptr || !TakeLines().empty()) return 1;
+    nccls_mask = 7;  // NCCL 2.31 lets an operator set the mask
+    communicator.Play({.count = 1});
+    return int{communicator.result()};
+  }),
+            0);
+  EXPECT_TRUE(this->Files().empty());
+}
+
+// A plugin that comes after the recorder gets what it would get alone.
+TYPED_TEST(EachVersion, AnotherPluginGetsWhatItWouldGetAlone) {
+  const std::map<int, const char*> plugins = {{4, LOGGING_PROFILER_V4},
+                                              {5, LOGGING_PROFILER_V5},
+                                              {6, LOGGING_PROFILER_V6},
+                                              {7, LOGGING_PROFILER_V7}};
+  const char* const own = plugins.at(TestFixture::kVersion);
+  const std::vector<ProgramCall> program = TestFixture::Program(9, 100);
+  Rows calls;
+  Rows tasks;
+  for (const ProgramCall& call : program) TestFixture::Expect(call, &calls, &tasks);
+  const auto play = [&program](const char* plugin) {
+    typename TestFixture::Communicator communicator(plugin, "all", 4, 2);
+    for (const ProgramCall& call : program) communicator.Play(call);
+    return int{communicator.result()};
+  };
+  const std::string log = this->folder_ + "/log";
+  this->variables_.Set("LOGGING_PROFILER_LOG", log);
+  for (const char* const option : {"LOGGING_PROFILER_NONE", "LOGGING_PROFILER_NO_GROUPS"}) {
+    const ScopedVariable set(option, "1");
+    for (const char* const mask : {"1", "2", "4", "6", "8", "32", "62", "256", "512", "4096"}) {
+      const ScopedVariable masked("LOGGING_PROFILER_MASK", mask);
+      for (const bool records : {true, false}) {
+        fs::remove_all(log);
+        fs::remove_all(this->records());
+        const ScopedVariable folder("NCCLTUNE_RECORD", records ? this->records().c_str() : "");
+        ASSERT_EQ(this->InChild([&] { return play(own); }), 0);
+        const std::string alone = this->Content(log);
+        EXPECT_FALSE(alone.empty());
+        fs::remove_all(log);
+        const ScopedVariable next("NCCLTUNE_RECORD_NEXT", own);
+        ASSERT_EQ(this->InChild([&] { return play(PROFILER_PLUGIN); }), 0);
+        EXPECT_EQ(this->Content(log), alone) << option << ", mask " << mask << ", " << records;
+        if (records) {
+          EXPECT_EQ(RowsOf(this->OnlyFile(), "calls"), calls) << option << ", mask " << mask;
+          EXPECT_EQ(RowsOf(this->OnlyFile(), "tasks"), tasks) << option << ", mask " << mask;
+        }
+      }
+    }
+  }
+}
+
+using Newest = PlayedCommunicator<abi::ProfilerV7>;
+
+TEST_F(Recorded, AnOlderPluginGetsEventsOfItsVersion) {
+  const std::string log = folder_ + "/log";
+  variables_.Set("LOGGING_PROFILER_LOG", log);
+  variables_.Set("LOGGING_PROFILER_MASK", "4607");  // all of NCCL 2.28, and copy engines
+  const std::vector<ProgramCall> program = {
+      {.count = 5}, {.function = "Send", .count = 7}, {.run = ProgramCall::kCopyEngine}};
+  for (const auto& [plugin, version] :
+       {std::pair{LOGGING_PROFILER_V4, 4}, std::pair{LOGGING_PROFILER_V5, 5}}) {
+    fs::remove_all(log);
+    const ScopedVariable next("NCCLTUNE_RECORD_NEXT", plugin);
+    ASSERT_EQ(InChild([&program] {
+                Newest communicator(PROFILER_PLUGIN, "all", 4, 2);
+                for (const ProgramCall& call : program) communicator.Play(call);
+                return 0;
+              }),
+              0);
+    const std::string text = Content(log);
+    EXPECT_EQ(CountIn(text, "init all 1 4 2\n"), 1) << text;
+    EXPECT_EQ(CountIn(text, "finalize"), 1) << text;
+    EXPECT_EQ(CountIn(text, "start 256 "), version == 4 ? 0 : 3) << text;
+    EXPECT_EQ(CountIn(text, "start 4096 "), 0) << text;
+    // v4: the parent is the group, whose handle is the number before it.
+    EXPECT_EQ(CountIn(text, version == 4 ? "start 2 parent 0x10 rank 3 count 5: 0x20"
+                                         : "start 2 parent 0x20 rank 3 count 5: 0x40"),
+              1)
+        << text;
+    EXPECT_EQ(CountIn(text, "start 4 parent"), 1) << text;
+  }
+}
+
+TEST_F(Recorded, AnotherPluginMayChangeItsMask) {
+  const std::string log = folder_ + "/log";
+  variables_.Set("LOGGING_PROFILER_LOG", log);
+  variables_.Set("LOGGING_PROFILER_MASK", "2");
+  variables_.Set("LOGGING_PROFILER_LATER", "10");
+  variables_.Set("NCCLTUNE_RECORD_NEXT", LOGGING_PROFILER_V7);
+  ASSERT_EQ(InChild([] {
+              Newest communicator(PROFILER_PLUGIN, "all", 4, 2);
+              for (int i = 0; i < 10; ++i) communicator.Play({.count = 1});
+              return 0;
+            }),
+            0);
+  // The fifth event is in the second call.
+  EXPECT_EQ(CountIn(Content(log), "start 8 "), 8) << Content(log);
+}
+
+TEST_F(Recorded, APluginThatCannotBeUsedIsNamedOnce) {
+  variables_.Set("LOGGING_PROFILER_LOG", folder_ + "/log");
+  const std::vector<std::tuple<const char*, const char*, std::string>> cases = {
+      {"/nowhere/libother.so", "", "cannot open shared object file"},
+      {PROFILER_PLUGIN, "", "is the recorder itself"},
+      {"libc.so.6", "", "has no profiler interface v4 to v7"},
+      {LOGGING_PROFILER_V5, "1", "gets all events"}};
+  for (const auto& [plugin, fails, sentence] : cases) {
+    fs::remove_all(records());
+    const ScopedVariable next("NCCLTUNE_RECORD_NEXT", plugin);
+    const ScopedVariable fail("LOGGING_PROFILER_FAILS", *fails == '\0' ? nullptr : fails);
+    EXPECT_EQ(InChild([&sentence] {
+                for (int i = 0; i < 2; ++i) {
+                  Newest communicator(PROFILER_PLUGIN, "all", 4, 2, &KeepLine);
+                  communicator.Play({.count = 1});
+                }
+                int named = 0;
+                for (const std::string& line : TakeLines()) named += CountIn(line, sentence);
+                return named == 1 ? 0 : 1;
+              }),
+              0)
+        << sentence;
+    EXPECT_EQ(RowsOf(OnlyFile(), "calls"), (Rows{{"AllReduce 4 ncclFloat32 ", 2}}));
+  }
+}
+
+TEST_F(Recorded, ACommunicatorThatNobodyEndsIsWrittenAtExit) {
+  ASSERT_EQ(InChild([] {
+              static auto* const leaked = new Newest(PROFILER_PLUGIN, "all", 2, 0);
+              leaked->Play({.count = 1});
+              return 0;
+            }),
+            0);
+  EXPECT_TRUE(*OnlyFile().Find("ended")->AsBool());
+  EXPECT_EQ(RowsOf(OnlyFile(), "calls"), (Rows{{"AllReduce 4 ncclFloat32 ", 1}}));
+}
+
+TEST_F(Recorded, AForkedChildHasAFileOfItsOwnOrNone) {
+  ASSERT_EQ(InChild([] {
+              Newest communicator(PROFILER_PLUGIN, "parent", 2, 0);
+              communicator.Play({.count = 1});
+              const int idle = InChild([] { return 0; });
+              const int using_nccl = InChild([] {
+                Newest own(PROFILER_PLUGIN, "child", 2, 0);
+                own.Play({.count = 2});
+                return 0;
+              });
+              return idle + using_nccl;
+            }),
+            0);
+  ASSERT_EQ(Files().size(), 2U);
+  Rows all;
+  for (const fs::path& path : Files()) {
+    const Rows rows = RowsOf(Parsed(path), "calls");
+    EXPECT_EQ(rows.size(), 1U);
+    all.insert(rows.begin(), rows.end());
+  }
+  EXPECT_EQ(all, (Rows{{"AllReduce 4 ncclFloat32 ", 1}, {"AllReduce 8 ncclFloat32 ", 1}}));
+}
+
+TEST_F(Recorded, EndedCommunicatorsAreAddedUpInBoundedMemory) {
+  constexpr int kRounds = 3000;
+  constexpr int kNames = static_cast<int>(kMostEnded) + 6;
+  ASSERT_EQ(InChild([] {
+              for (int round = 0; round < kRounds; ++round) {
+                Newest communicator(PROFILER_PLUGIN, std::to_string(round % kNames).c_str(), 2, 0);
+                communicator.Play({.count = 25});
+              }
+              return 0;
+            }),
+            0);
+  const json::Value file = OnlyFile();
+  int64_t communicators = Int(file, "lost_communicators");
+  EXPECT_GT(communicators, 0);
+  EXPECT_EQ(Int(file, "lost_calls"), 2 * communicators);  // the call and its task
+  EXPECT_EQ(Int(file, "lost_bytes"), 200 * communicators);
+  EXPECT_EQ(file.Find("communicators")->AsArray()->size(), kMostEnded);
+  for (const json::Value& item : *file.Find("communicators")->AsArray()) {
+    communicators += Int(item, "communicators");
+  }
+  EXPECT_EQ(communicators, kRounds);
+}
+
+TEST_F(Recorded, AFullTableSaysSo) {
+  ASSERT_EQ(InChild([] {
+              Newest communicator(PROFILER_PLUGIN, "all", 2, 0);
+              for (size_t count = 1; count <= 5000; ++count) communicator.Play({.count = count});
+              communicator.Play({.type = "ncclFloat4e2m1", .count = 1});
+              return 0;
+            }),
+            0);
+  const json::Value file = OnlyFile();
+  const json::Value& communicator = file.Find("communicators")->AsArray()->at(0);
+  EXPECT_EQ(Int(communicator, "lost_calls"), 2);  // of a type whose size is not known
+  for (const char* const list : {"calls", "tasks"}) {
+    int64_t calls = 0;
+    int64_t bytes = 0;
+    for (const json::Value& row : *communicator.Find(list)->AsArray()) {
+      calls += Int(row, "count");
+      const bool rounded = row.Find("bytes_from") != nullptr;
+      bytes += rounded ? Int(row, "total_bytes") : Int(row, "bytes") * Int(row, "count");
+    }
+    EXPECT_EQ(calls, 5000);
+    EXPECT_EQ(bytes, int64_t{4} * 5000 * 5001 / 2);
+  }
+}
+
+TEST_F(Recorded, AFolderThatCannotBeWrittenIsOneWarning) {
+  std::ofstream(folder_ + "/file") << "content";
+  for (const std::string& folder : {folder_ + "/file", folder_ + "/missing/folder"}) {
+    const ScopedVariable record("NCCLTUNE_RECORD", folder.c_str());
+    EXPECT_EQ(InChild([] {
+                int warnings = 0;
+                for (int i = 0; i < 3; ++i) {
+                  Newest communicator(PROFILER_PLUGIN, "all", 2, 0, &KeepLine);
+                  communicator.Play({.count = 1});
+                  if (communicator.result() != abi::kSuccess) return 100;
+                }
+                for (const std::string& line : TakeLines()) {
+                  warnings += CountIn(line, "WARN PROFILER/nccltune: NCCLTUNE_RECORD=");
+                }
+                return warnings;
+              }),
+              1)
+        << folder;
+  }
+  EXPECT_EQ(Content(folder_ + "/file"), "content");
+}
+
+TEST_F(Recorded, AFileOfAnotherProcessIsKept) {
+  RecordFile first;
+  RecordFile second;
+  ASSERT_EQ(first.Open(records(), 1), "");
+  ASSERT_EQ(second.Open(records(), 1), "");
+  ASSERT_EQ(first.Write("first"), "");
+  ASSERT_EQ(second.Write("second"), "");
+  ASSERT_EQ(first.Write("first again"), "");
+  EXPECT_EQ(Content(first.path()), "first again");
+  EXPECT_EQ(Content(second.path()), "second");
+  EXPECT_EQ(Files().size(), 2U);
+}
+
+TEST_F(Recorded, ATouchedFileAsksForAWriteOnce) {
+  RecordFile file;
+  ASSERT_EQ(file.Open(records(), 1), "");
+  EXPECT_FALSE(file.IsAskedFor());
+  std::ofstream(records() + "/.write").flush();
+  EXPECT_TRUE(file.IsAskedFor());
+  EXPECT_FALSE(file.IsAskedFor());
+  RecordFile later;
+  ASSERT_EQ(later.Open(records(), 1), "");
+  EXPECT_FALSE(later.IsAskedFor());
+}
+
+TEST_F(Recorded, ARunningProcessWritesPeriodically) {
+  variables_.Set("NCCLTUNE_RECORD_EVERY", "1");
+  ASSERT_EQ(InChild([this] {
+              Newest communicator(PROFILER_PLUGIN, "all", 2, 0);
+              const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+              while (Files().empty() && std::chrono::steady_clock::now() < end) {
+                communicator.Play({.count = 1});
+                std::this_thread::sleep_for(std::chrono::milliseconds(20));
+              }
+              // An empty file has only just got its name.
+              while (Content(Files().at(0)).empty()) std::this_thread::yield();
+              const json::Value file = Parsed(Files().at(0));
+              std::_Exit(*file.Find("ended")->AsBool() ? 1 : 0);
+              return 0;
+            }),
+            0);
+  EXPECT_GE(RowsOf(OnlyFile(), "calls").at("AllReduce 4 ncclFloat32 "), 1);
+}
+
+#ifndef NCCLTUNE_SANITIZED  // a sanitizer's build needs the sanitizer's runtime as well
+TEST(SharedObject, NeedsLibcAlone) {
+  if (!HaveReadelf()) GTEST_SKIP() << "no readelf (Debian: binutils)";
+  ExpectLibcAlone(PROFILER_PLUGIN);
+}
+#endif
+
+TEST(SharedObject, ExportsExactlyThese) {
+  if (!HaveReadelf()) GTEST_SKIP() << "no readelf (Debian: binutils)";
+  EXPECT_EQ(ExportedSymbols(PROFILER_PLUGIN),
+            (std::set<std::string>{"ncclProfiler_v4", "ncclProfiler_v5", "ncclProfiler_v6",
+                                   "ncclProfiler_v7"}));
+}
+
+}  // namespace
+}  // namespace nccltune::profiler

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of nccltune's recorder."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nccltune.model.errors import InputError
+from nccltune.workload.call import CommGroup
+from nccltune.workload.reading import read_workload
+from tests.unit.workload.recordings import read, reasons, sizes
+
+
+def row(function: str, size: int, count: int = 1, **more: Any) -> dict[str, Any]:
+    return {"function": function, "count": count, "bytes": size, "type": "ncclFloat32", **more}
+
+
+def communicator(calls: list[Any], tasks: list[Any], **more: Any) -> dict[str, Any]:
+    facts = {"name": "mesh_tp", "id": "00000000000000a0", "communicators": 1, "nodes": 2}
+    facts |= {"ranks": 8, "rank": 3, "device": 1, "interface": 6, "lost_calls": 0, "lost_bytes": 0}
+    return {**facts, "calls": calls, "tasks": tasks, **more}
+
+
+def record(*communicators: Any, **more: Any) -> str:
+    facts = {"nccltune_record": 1, "host": "n0", "pid": 7, "nccl": "2.30.7", "started": 1}
+    facts |= {"written": 2, "ended": True, "lost_communicators": 0, "lost_calls": 0}
+    return json.dumps({**facts, "lost_bytes": 0, "communicators": communicators, **more})
+
+
+def counts(found: Any) -> dict[tuple[str, int], int]:
+    return {(item.operation, item.bytes): item.calls for item in found.rows}
+
+
+def test_calls_are_those_of_the_program_in_sizes_of_the_tuner(tmp_path: Path) -> None:
+    functions = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Send", "Recv")
+    calls = [row(function, 1024, 3) for function in functions]
+    # A broadcast has no task since NCCL 2.29, and tasks are no further calls.
+    tasks = [row(name, 1024, 3, algorithm="RING", channels=2) for name in functions[:3]]
+    found = read(tmp_path / "n0-7.json", record(communicator(calls, tasks)))
+    assert sizes(found) == {
+        "allreduce": 1024, "allgather": 8192, "reducescatter": 8192, "broadcast": 1024,
+        "send": 1024, "recv": 1024,
+    }  # fmt: skip
+    assert set(counts(found).values()) == {3}
+    assert found.groups == [CommGroup("mesh_tp", 8, 2)]
+    assert found.formats == {"nccltune recorder": 1}
+    assert not reasons(found)
+    assert found.untimed == 18
+
+
+def test_before_nccl_2_28_tasks_are_the_calls(tmp_path: Path) -> None:
+    text = record(communicator([], [row("AllReduce", 64, 5)], interface=4))
+    assert counts(read(tmp_path / "x", text)) == {("allreduce", 64): 5}
+
+
+@pytest.mark.parametrize(("replays", "counted"), [(1, 2), (40, 40)])
+def test_replays_of_graphs_that_are_reported_count(
+    tmp_path: Path, replays: int, counted: int
+) -> None:
+    calls = [row("AllReduce", 64, 2, captured=True), row("AllReduce", 128, 3)]
+    tasks = [row("AllReduce", 64, replays), row("AllReduce", 128, 30)]
+    found = read(tmp_path / "x", record(communicator(calls, tasks)))
+    assert counts(found) == {("allreduce", 64): counted, ("allreduce", 128): 3}
+    assert "only replays that use the network are counted (2)" in reasons(found)
+
+
+def test_what_the_recorder_lost_is_stated(tmp_path: Path) -> None:
+    rounded = {"function": "Send", "count": 4, "bytes_from": 4096, "total_bytes": 20000}
+    calls = [rounded, row("Mystery", 1, 6)]
+    text = record(communicator(calls, [], lost_calls=3), lost_calls=2, ended=False)
+    found = read(tmp_path / "x", text)
+    assert counts(found) == {("send", 5000): 4}
+    stated = reasons(found)
+    assert "had no place in the recorder are missing (5)" in stated
+    assert "mean of their sizes: too many sizes (4)" in stated
+    assert "Mystery is not a collective that is known (6)" in stated
+    assert "the process had not ended" in stated
+
+
+def test_ranks_are_the_devices_of_processes(tmp_path: Path) -> None:
+    # One process has two devices, another one the same host name and process id.
+    sends = [row("Send", 8)]
+    both = [communicator(sends, [], device=d, rank=d, name=n) for d in (0, 1) for n in "ab"]
+    (tmp_path / "n0-7.json").write_text(record(*both), encoding="utf-8")
+    other = record(communicator(sends, [], device=0))
+    (tmp_path / "n0-7-2.json").write_text(other, encoding="utf-8")
+    (tmp_path / ".write").touch()
+    found = read_workload([tmp_path])
+    assert found.recorders == 3
+    assert sum(item.calls for item in found.rows) == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (record(nccltune_record=2), "is of version 2"),
+        (record(communicator([row("Send", 8)], []))[:-9], "no whole file"),
+        ('{"nccltune_record": 1}', "no whole file"),
+        (record(), "without a call"),
+    ],
+)
+def test_files_that_cannot_be_read(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read(tmp_path / "x", text)
