@@ -132,7 +132,7 @@ struct ForwardFrame {
   DataHeader data;
 };
 // Returns nothing if the bytes are invalid, or if the frame has a chunk that is too long or not
-// valid for its request (OnGrid in arrivals.h).
+// valid for its request (OnGrid).
 std::optional<ForwardFrame> DecodeForwardFrame(std::span<const std::byte, kDataHeaderBytes> bytes);
 std::array<std::byte, kDataHeaderBytes> EncodeForwardBye();
 
