@@ -116,7 +116,8 @@ void MessageEnd::Prepare(Slot* slot) {
   if (sends()) {
     content_.Fill(posted_, slot->data, bytes);
   } else {
-    std::fill(slot->data + bytes, end, kAfterMessage);
+    // All of it: a message that is posted before the last ones become empty may be one of these.
+    std::fill(slot->data, end, kAfterMessage);
   }
 }
 
