@@ -55,7 +55,7 @@ def rules_deployment(
 
     Settings that experiments of the study recommend come first, also without rules. `plugin` and
     `config_path` are paths on the nodes; None is the path on this machine. Raises InputError
-    without a configuration, StudyError, and PlatformError if the plugin is not installed.
+    without a readable configuration, StudyError, and PlatformError if the plugin is not installed.
     """
     path = config / names.TUNER_CONF if config.is_dir() else config
     settings: dict[str, str] = {}

@@ -160,7 +160,7 @@ def _is_recorded_by(study: Study, replay: Path) -> bool:
 def as_measured(study: Study, *, one_process: bool = False) -> Launch:
     """Return the launch with which the study was measured, as far as it is known.
 
-    Raises InputError if its recording cannot be opened, and StudyError.
+    Raises InputError if the recording that the study replays cannot be opened, and StudyError.
     """
     platform = study.platform()
     if platform.replay is not None:
@@ -180,7 +180,7 @@ def as_measured(study: Study, *, one_process: bool = False) -> Launch:
 
 
 def launch_as_measured(study: Study, request: LaunchRequest, site: Site) -> Launch:
-    """Return the launch that the request describes, for what it omits as the study was measured."""
+    """Return the launch of a request; what it omits is as the study was measured."""
     keys = keys_of(request)
     measured_with = as_measured(study, one_process=keys.per_node)
     named = request._replace(settings=())

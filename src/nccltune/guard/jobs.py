@@ -46,7 +46,7 @@ class JobLog(msgspec.Struct):
 
 
 def read_job_log(paths: Iterable[Path]) -> JobLog:
-    """Read the logs of one job (NCCL_DEBUG=INFO). Raises InputError for what is none."""
+    """Read the logs of one job (NCCL_DEBUG=INFO). Raises InputError: none, or not readable."""
     named = list(paths)
     log = JobLog(", ".join(map(str, named)), None, NcclLog(), {})
     for path in named:

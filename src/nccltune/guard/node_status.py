@@ -46,7 +46,11 @@ class JobStatus(msgspec.Struct, frozen=True):
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """The status of nodes; `hidden` processes this user may not read, `unread` nodes likewise."""
+    """The status of nodes.
+
+    `hidden` is the number of processes that this user may not read. `unread` are sentences on nodes
+    that could not be looked at.
+    """
 
     host: str
     jobs: list[JobStatus]

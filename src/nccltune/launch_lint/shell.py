@@ -18,6 +18,8 @@ from nccltune.model.scale import count
 
 _ASSIGNS = re.compile(r"[A-Za-z_]\w*\+?=")
 _PARAMETER = re.compile(r"([A-Za-z_]\w*|[0-9])(?:(:?[-=])(.*))?", re.DOTALL)
+_LONGEST_PART = 4096
+"""Characters: of longer values no part is taken, as every cut of one may be tried."""
 _PART = re.compile(r"([A-Za-z_]\w*)(%%?|##?|//?|:)(.*)", re.DOTALL)
 _SLASH = re.compile(r"(?<!\\)/")
 _ARRAY = re.compile(r"(#?)(?:([A-Za-z_]\w*)\[[@*]\]|[@*])(?::([0-9]{1,4})(?::([0-9]{1,4}))?)?")
@@ -290,7 +292,7 @@ class _Expansion:
         """Return a part of a known value: `NAME%END`, `NAME#START`, `NAME/OLD/NEW`, `NAME:N`."""
         match = _PART.fullmatch(inner)
         value = self._variable(match[1]) if match is not None else None
-        if match is None or value is None or is_open(value):
+        if match is None or value is None or is_open(value) or len(value) > _LONGEST_PART:
             return None
         sign = match[2]
         rest, *new = ("".join(self.words(part)) for part in _SLASH.split(match[3], maxsplit=1))
@@ -304,7 +306,10 @@ class _Expansion:
                 return None
             return value[at : end if end < 0 or not length else at + end]
         old = "/".join((rest, *new)) if "/" not in sign else rest
-        pattern = fnmatch.translate(old).removesuffix(r"\Z").removesuffix(r"\z")
+        # `/#OLD/NEW` replaces at the beginning only, `/%OLD/NEW` at the end.
+        anchor = old[:1] if sign == "/" and old.startswith(("#", "%")) else ""
+        pattern = fnmatch.translate(old[len(anchor) :]).removesuffix(r"\Z").removesuffix(r"\z")
+        pattern = {"#": r"\A" + pattern, "%": pattern + r"\Z"}.get(anchor, pattern)
         if not old:
             return value
         if "/" in sign:

@@ -48,7 +48,7 @@ class Collective(StrEnum):
         return _NCCL_TESTS.get(self, self.value)
 
     def bus_factor(self, ranks: int) -> float:
-        """Return bus over algorithm bandwidth, of one rank maybe 0 as in nccl-tests."""
+        """Return bus over algorithm bandwidth; 0 of one rank where the formula has `ranks - 1`."""
         if self is Collective.ALLREDUCE:
             return 2 * (ranks - 1) / ranks
         if self in _SCATTERED:

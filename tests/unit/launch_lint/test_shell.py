@@ -67,6 +67,10 @@ def test_the_number_of_processes_is_computed_where_it_can_be(
     [
         *(("x-16", part, 16) for part in ("##*-", "#x-", ":2", ": -2", ":2:2", "/x-", "//[x-]/")),
         *(("16-x-16", part, 16) for part in ("%%-*", "%-x*", "##*-", "::-5", "/-x-16")),
+        *(("116", part, 16) for part in ("/#1", "/#11/1")),
+        *(("161", part, 16) for part in ("/%1", "/%61/6")),
+        ("16", "/#6/x", 16),
+        pytest.param("1" * 5000, "%1", None, id="too long"),
         *(("/a/b/16", part, 16) for part in ("##*/", "#/a/b/", "//[ab\\/]")),
         ("16", "%8", 16),
         ("$N-16", "##*-", None),

@@ -155,7 +155,9 @@ class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
     ran      what NCCL executed; None if unknown
     seen     what NCCL's tuner got besides the size; None if unknown
     applied  False if NCCL did not execute the requested choice
-    time_us  of one call or group of calls on the slowest rank; `load_us` of a compute kernel
+    time_us  of one call or group of calls on the slowest rank
+    load_us  of one compute kernel while the calls ran, and `load_alone_us` without the calls
+    wrong    number of wrong elements in the result; None if it was not checked
     """
 
     id: int = 0

@@ -24,7 +24,8 @@ _PATIENCE_S = 5.0
 class ProgramResult(NamedTuple):
     """How a program ended, and what it printed.
 
-    `status` is minus the number of a signal, and None if the program was killed at its limit.
+    `status` is its exit status, or minus the number of the signal that ended it; None if it was
+    killed at its limit.
     """
 
     status: int | None

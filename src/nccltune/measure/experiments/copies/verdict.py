@@ -86,7 +86,7 @@ class CopiesVerdict(ProcessVerdict, frozen=True, kw_only=True):
     load: str | None = None
     noise_floor: float
     points: list[SizePoint]
-    policies: list[PolicyPoint] = []
+    policies: list[PolicyPoint] = msgspec.field(default_factory=list)
     champion: dict[str, int | str] | None = None
     proof: ProcessGain | None = None
     carried: dict[str, int] | None = None
