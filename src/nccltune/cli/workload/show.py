@@ -135,7 +135,9 @@ def _show_group(use: GroupUse, found: WorkloadSummary, out: Console) -> None:
         table = plain_table("<  collective", "<sizes", *([">bytes"] * is_timed), *columns)
     for item in shown:
         sizes = range_text(item.low, item.high, "-", form)
-        calls, total = significant(item.calls), format_bytes(round(item.bytes))
+        # With three digits, 4776 calls would be `4,780`, which looks exact.
+        calls = significant(item.calls) if item.calls < 1000 else f"{item.calls:,.0f}"
+        total = format_bytes(round(item.bytes))
         time = total
         if is_timed:
             time = "?" if item.time_us is None else time_text(item.time_us)
