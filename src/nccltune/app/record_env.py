@@ -2,6 +2,7 @@
 """The settings that make NCCL record what a job calls."""
 
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def record_deployment(folder: Path, *, recorder: Path | None = None) -> Deployme
         PLUGIN: "The recorder counts calls and takes no times. It is for NCCL 2.27.5 and newer; "
         "older releases do not load it.",
         FOLDER: "A folder that all ranks can write. Each process writes a file at its end, and at "
-        f"calls after: touch {settings[FOLDER]}/.write",
+        f"calls after:\ntouch {shlex.quote(settings[FOLDER] + '/.write')}",
     }
     if other := _other_profiler(os.environ, path):
         settings[NEXT] = other

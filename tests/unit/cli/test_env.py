@@ -373,17 +373,22 @@ def test_record_alone(
     cli: Cli, recorder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    out, err = printed(cli, "--record", "the calls", "--json", verb="env")
+    folder = f"the calls {'of a job ' * 9}"
+    out, err = printed(cli, "--record", folder, "--json", verb="env")
     document = json.loads(out)
     assert document["settings"] == {
         "NCCL_PROFILER_PLUGIN": str(recorder),
-        "NCCLTUNE_RECORD": str(tmp_path / "the calls"),
+        "NCCLTUNE_RECORD": str(tmp_path / folder),
     }
     assert document["meanings"].keys() == document["settings"].keys()
     assert not err
-    shell, _ = printed(cli, "--record", "the calls", verb="env")
+    shell, _ = printed(cli, "--record", folder, verb="env")
+    # A path with blanks is quoted, and its line to paste is not wrapped.
+    assert shlex.join(["touch", str(tmp_path / folder / ".write")]) in [
+        line.removeprefix("# ") for line in shell.splitlines()
+    ]
     script = f'{shell}\nprintf %s "$NCCLTUNE_RECORD"'
-    assert completed(["sh", "-ec", script]).stdout == str(tmp_path / "the calls")
+    assert completed(["sh", "-ec", script]).stdout == str(tmp_path / folder)
 
 
 @pytest.mark.parametrize(
