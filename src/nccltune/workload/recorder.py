@@ -9,6 +9,7 @@ import msgspec
 
 from nccltune.model.errors import InputError
 from nccltune.workload.call import CommCall, CommGroup, Operation, Recorded, Unread, total_bytes
+from nccltune.workload.jobs import Member, RecordedProcess
 from nccltune.workload.pytorch_names import operation_of
 
 _VERSION = 1
@@ -35,6 +36,8 @@ class _Communicator(msgspec.Struct):
     interface: int
     calls: list[_Row]
     tasks: list[_Row]
+    rank: int | None = None
+    communicators: int = 1
     device: int | None = None
     lost_calls: int = 0
 
@@ -45,11 +48,36 @@ class _Record(msgspec.Struct):
     pid: int
     ended: bool
     communicators: list[_Communicator]
+    started: int = 0
     lost_calls: int = 0
+    lost_communicators: int = 0
+
+
+def recorded_process(file: BinaryIO) -> RecordedProcess:
+    """Return what a file states about its job. Raises what `read_recorder` raises."""
+    record = _read(file)
+    members = [
+        Member(item.id, item.name, item.ranks, item.rank, item.communicators)
+        for item in record.communicators
+    ]
+    has_calls = any(item.calls or item.tasks for item in record.communicators)
+    return RecordedProcess(record.started, members, not record.lost_communicators, has_calls)
 
 
 def read_recorder(file: BinaryIO, name: str) -> Iterator[Recorded]:
     """Yield the calls of a file. Raises InputError if it is damaged or of another version."""
+    record = _read(file)
+    lost = record.lost_calls
+    for communicator in record.communicators:
+        lost += communicator.lost_calls
+        yield from _calls(communicator, name)
+    if lost:
+        yield Unread("calls and tasks that had no place in the recorder are missing", number=lost)
+    if not record.ended:
+        yield Unread("the process had not ended: later calls are missing")
+
+
+def _read(file: BinaryIO) -> _Record:
     try:
         record = msgspec.json.decode(file.read(_MOST_BYTES), type=_Record)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -62,14 +90,7 @@ def read_recorder(file: BinaryIO, name: str) -> Iterator[Recorded]:
             f"{_VERSION}",
             hint="read it with the nccltune that recorded it",
         )
-    lost = record.lost_calls
-    for communicator in record.communicators:
-        lost += communicator.lost_calls
-        yield from _calls(communicator, name)
-    if lost:
-        yield Unread("calls and tasks that had no place in the recorder are missing", number=lost)
-    if not record.ended:
-        yield Unread("the process had not ended: later calls are missing")
+    return record
 
 
 def _calls(communicator: _Communicator, name: str) -> Iterator[Recorded]:
