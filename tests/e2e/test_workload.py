@@ -106,6 +106,21 @@ def test_a_recording_that_cannot_be_read(folder: Path) -> None:
     assert not (folder / STUDY / "tuner.conf").exists()
 
 
+def test_a_sweep_leaves_out_what_cannot_be_measured(folder: Path) -> None:
+    start = LOG_START.replace("nRanks 8 nNodes 2", "nRanks 4 nNodes 4")
+    calls = log_call("AllReduce", 16 << 10) * 9 + log_call("Broadcast", 16 << 10)
+    (folder / "nccl.log").write_text(start + calls.replace("nranks=8", "nranks=4"))
+    words = ("--replay", STUDY, "--workload", "nccl.log")
+    left_out = "left out   broadcast: 10 % of the job's bytes at this scale; not measured here"
+    for verb in ("sweep", "auto"):
+        assert left_out in nccltune(verb, *words, "-o", verb, cwd=folder).stdout
+    only = start + log_call("Broadcast", 64).replace("nranks=8", "nranks=4")
+    (folder / "nccl.log").write_text(only)
+    error = nccltune("sweep", *words, "-o", "none", cwd=folder, code=2).stderr
+    assert "--workload: nothing that the job calls on 4 nodes, 4 ranks can be measured" in error
+    assert "--collectives" not in error
+
+
 def test_a_study_for_the_job_alone(folder: Path) -> None:
     run = ("--replay", STUDY, "--workload", "traces", "-o", "own")
     whole = nccltune("sweep", "--replay", STUDY, "-o", "all", "--json", cwd=folder)

@@ -14,7 +14,7 @@ from nccltune.app.sweep import SweepResult
 from nccltune.cli.measure_screen import SweepScreen, VerifyScreen, show_platform
 from nccltune.cli.output import hanging, is_json, stderr, stdout, styled, warn
 from nccltune.cli.rule_screen import show_proof, show_rules, show_verdict
-from nccltune.cli.sweep_screen import show_totals
+from nccltune.cli.sweep_screen import show_job, show_totals
 from nccltune.measure.bench.conversation import Hello
 from nccltune.model.finding import FindingKind
 from nccltune.model.platform import Platform
@@ -49,6 +49,7 @@ class AutoScreen(SweepScreen):
     def swept(self, swept: SweepResult) -> None:
         """Print how much was measured."""
         show_totals(swept, self.out, "sweep")
+        show_job(swept.plan, self.out)
 
     def analyzed(self, analysis: Analysis) -> None:
         """Print the findings in one line."""

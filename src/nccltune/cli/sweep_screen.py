@@ -60,7 +60,7 @@ def show_plan(platform: Platform, plan: Plan) -> None:
         labels = " ".join(choice_label(choice) for choice in ask.choices)
         sizes = ", ".join(format_bytes(size) for size in ask.sizes)
         hanging(out, f"{name:<14}", 14, f"{labels} at {sizes}")
-    _show_job(plan)
+    show_job(plan, out)
     hanging(
         out,
         "",
@@ -88,11 +88,15 @@ def show_totals(swept: SweepResult, out: Console, name: str) -> None:
     )
 
 
-def _show_job(plan: Plan) -> None:
+def show_job(plan: Plan, out: Console) -> None:
     """Print which collectives of a job are not measured for it."""
     for collective, share in (plan.left_out or {}).items():
         words = f"{collective.prose}: {share_text(share)} of the job's time in NCCL"
-        hanging(stdout(), ("left out   ", "dim"), 11, words)
+        hanging(out, ("left out   ", "dim"), 11, words)
+    for collective, share in plan.unmeasured.items():
+        words = f"{collective.prose}: {share_text(share)} of the job's bytes at this scale; "
+        words += "not measured here" if collective.tuned else "NCCL asks no tuner about it"
+        hanging(out, ("left out   ", "yellow"), 11, words)
 
 
 def show_result(swept: SweepResult, path: Path, workload: Sequence[str] = ()) -> None:
@@ -104,7 +108,7 @@ def show_result(swept: SweepResult, path: Path, workload: Sequence[str] = ()) ->
     show_totals(swept, out, "replay" if swept.platform.replay else "sweep")
     for line in _would_be_rules(swept.plan):
         out.print(line)
-    _show_job(swept.plan)
+    show_job(swept.plan, out)
     failures = swept.outcome.failures
     if swept.platform.replay:
         # Leave out points with a number of channels or a chunk size. A recording may lack them,
