@@ -114,7 +114,7 @@ def show_result(swept: SweepResult, path: Path, workload: Sequence[str] = ()) ->
         # Leave out points with a number of channels or a chunk size. A recording may lack them,
         # which is no failure of the platform.
         failures = [item for item in failures if not _is_variant(item[0].choice)]
-    for text in _left_out(failures):
+    for text in left_out_words(failures, is_replay=swept.platform.replay is not None):
         hanging(out, ("left out   ", "yellow"), 11, text)
     out.print(f"study      {path}", soft_wrap=True)
     words = shlex.join([str(path), *(word for one in workload for word in ("--workload", one))])
@@ -151,12 +151,15 @@ def _is_variant(choice: AnyChoice) -> bool:
     return isinstance(choice, Choice) and choice != choice.without_channels()
 
 
-def _left_out(failures: Sequence[tuple[PointKey, BenchPoint]]) -> list[str]:
+def left_out_words(
+    failures: Sequence[tuple[PointKey, BenchPoint]], *, is_replay: bool
+) -> list[str]:
+    """Return which points failed and why, one line for each choice."""
     counted = Counter(
         (
             _name(key.collective, key.calls).rstrip(),
             choice_label(key.choice),
-            point.error.kind if point.error else "NCCL ran something else",
+            _failure(point, is_replay=is_replay),
         )
         for key, point in failures
     )
@@ -164,6 +167,14 @@ def _left_out(failures: Sequence[tuple[PointKey, BenchPoint]]) -> list[str]:
         f"{collective} {label}: {why} at {count(number, 'point')}"
         for (collective, label, why), number in counted.items()
     ]
+
+
+def _failure(point: BenchPoint, *, is_replay: bool) -> str:
+    if point.error is None:
+        return "NCCL ran something else"
+    # In a replay only the recording limits what is supported.
+    is_missing = is_replay and point.error.kind == "unsupported"
+    return "not in the recording" if is_missing else point.error.kind
 
 
 def as_data(swept: SweepResult) -> dict[str, Any]:

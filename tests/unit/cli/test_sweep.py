@@ -9,9 +9,11 @@ from rich.console import Console
 
 from nccltune.cli.measure_screen import best_table, point_words, watch_sweep
 from nccltune.cli.progress import seconds_words
+from nccltune.cli.sweep_screen import left_out_words
 from nccltune.measure.adaptive.plan import Plan
-from nccltune.measure.bench.conversation import BenchPoint, PointError
+from nccltune.measure.bench.conversation import BenchPoint, PointError, PointKey
 from nccltune.measure.engine.communicator import SweepStatus
+from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
 from tests.unit.builders import choice
 from tests.unit.measure.platforms import Curves, K, Platform, collective_plan, drive, linear
@@ -101,3 +103,21 @@ def test_without_a_gpu_the_hint_names_a_recording(
     assert "error: no GPU" in err
     assert "hint:  try the whole loop on a recording: nccltune auto --replay" in err
     assert not (tmp_path / "study").exists()
+
+
+@pytest.mark.parametrize(
+    ("is_replay", "error", "why"),
+    [
+        (True, PointError("unsupported"), "not in the recording"),
+        (False, PointError("unsupported"), "unsupported"),
+        (True, PointError("nccl"), "nccl"),
+        (True, None, "NCCL ran something else"),
+    ],
+)
+def test_why_points_are_left_out(is_replay: bool, error: PointError | None, why: str) -> None:
+    failures = [
+        (PointKey(Collective.ALLREDUCE, size, DEFAULT, 0, 0), BenchPoint(bytes=size, error=error))
+        for size in (K, 2 * K)
+    ]
+    (line,) = left_out_words(failures, is_replay=is_replay)
+    assert line == f"allreduce default: {why} at 2 points"
