@@ -49,7 +49,9 @@ def folder(tmp_path: Path) -> Path:
 def test_the_page_shows_what_is_printed(folder: Path) -> None:
     shown = nccltune("workload", "show", "traces", cwd=folder).stdout
     assert shown.rstrip() in PAGE
-    tuned = nccltune("tune", STUDY, "--workload", "traces", cwd=folder).stdout
+    done = nccltune("tune", STUDY, "--workload", "traces", cwd=folder)
+    tuned = done.stdout
+    assert done.stderr.endswith(f"nccltune verify {STUDY} --workload traces\n")
     assert tuned[tuned.index("job  ") : tuned.index("Wrote ")].rstrip() in PAGE
 
 
@@ -112,8 +114,9 @@ def test_a_sweep_leaves_out_what_cannot_be_measured(folder: Path) -> None:
     (folder / "nccl.log").write_text(start + calls.replace("nranks=8", "nranks=4"))
     words = ("--replay", STUDY, "--workload", "nccl.log")
     left_out = "left out   broadcast: 10 % of the job's bytes at this scale; not measured here"
-    for verb in ("sweep", "auto"):
-        assert left_out in nccltune(verb, *words, "-o", verb, cwd=folder).stdout
+    shown = {v: nccltune(v, *words, "-o", v, cwd=folder).stdout for v in ("sweep", "auto")}
+    assert all(left_out in text for text in shown.values())
+    assert "verdict    all rules together: saves " in shown["auto"]
     only = start + log_call("Broadcast", 64).replace("nranks=8", "nranks=4")
     (folder / "nccl.log").write_text(only)
     error = nccltune("sweep", *words, "-o", "none", cwd=folder, code=2).stderr

@@ -95,7 +95,7 @@ def show(found: WorkloadSummary) -> None:
         _show_group(use, found, out)
     if found.levers:
         out.print()
-        show_levers(found.levers)
+        show_levers(found.levers, out)
     if any(row.operation.part < 1 for row in job.rows):
         out.print("\na message counts half at its send and half at its receive", style="dim")
 
