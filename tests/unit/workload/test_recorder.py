@@ -79,6 +79,24 @@ def test_what_the_recorder_lost_is_stated(tmp_path: Path) -> None:
     assert "the process had not ended" in stated
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"bytes": -4},
+        {"count": -1},
+        {"bytes": 64.5},
+        {"bytes": "64"},
+        {"count": 1.5},
+        {"bytes": None},
+    ],
+)
+def test_rows_that_cannot_be_right_are_not_read(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    calls = [row("AllReduce", 64, 3), row("AllReduce", 128, 5) | wrong]
+    found = read(tmp_path / "x", record(communicator(calls, [])))
+    assert counts(found) == {("allreduce", 64): 3}
+    assert "count or bytes cannot be right (1)" in reasons(found)
+
+
 def test_ranks_are_the_devices_of_processes(tmp_path: Path) -> None:
     # One process has two devices, another one the same host name and process id.
     sends = [row("Send", 8)]
