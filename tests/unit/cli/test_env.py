@@ -431,6 +431,36 @@ def test_record_in_a_pod(cli: Cli) -> None:
     assert "/nccltune/libnccl-profiler-nccltune.so" in err
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--record", "file"], "file: is no folder"),
+        (["--record", ""], "--record': the path is empty"),
+        (["--record", "calls", "-o", "x.conf"], "-o is for rules: name a study"),
+        (["--record", "calls", "--config-path", "/x"], "--config-path is for rules: name a study"),
+    ],
+)
+def test_record_refuses(
+    cli: Cli, recorder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str],
+    message: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    out, err = cli("env", *words, "--plugin", recorder, code=2)
+    assert message in " ".join(err.split())
+    assert not out
+    assert not (tmp_path / "x.conf").exists()
+
+
+@pytest.mark.parametrize(("folder", "warned"), [("calls", False), ("a b/calls", True)])
+def test_record_makes_one_folder_only(
+    recorder: Path, tmp_path: Path, folder: str, warned: bool
+) -> None:
+    warnings = record_deployment(tmp_path / folder, recorder=recorder).warnings
+    assert bool(warnings) == warned
+    assert all(words.endswith(f"mkdir -p '{tmp_path}/{folder}'") for words in warnings)
+
+
 def test_env_needs_something_to_print(cli: Cli) -> None:
     _, err = cli("env", code=2)
     assert "--record DIR" in err
