@@ -106,6 +106,14 @@ def test_the_document_has_every_size(cli: Cli, tmp_path: Path) -> None:
     assert document["time_us"] is None
 
 
+def test_the_next_step_is_for_all_files(cli: Cli, tmp_path: Path) -> None:
+    paths = [tmp_path / "a b.log", tmp_path / "c.log"]
+    for path in paths:
+        path.write_text(LOG_START + log_call("AllReduce", 64))
+    err = cli("workload", "show", *paths, code=0).err
+    assert f"tune STUDY --workload '{paths[0]}' --workload {paths[1]}\n" in err
+
+
 def test_nothing_to_read_is_an_error(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "nccl.log"
     path.write_text("n0:7:7 [0] NCCL INFO Using network IB\n")

@@ -55,8 +55,8 @@ def command(paths: tuple[Path, ...], study: Path | None) -> None:
     with working("reading"):
         found = show_workload(paths, study)
     print_result(found, show, found)
-    name = shlex.quote(str(paths[0]))
-    hint(f"next: which rules pay for this job: nccltune tune STUDY --workload {name}")
+    words = shlex.join(word for path in paths for word in ("--workload", str(path)))
+    hint(f"next: which rules pay for this job: nccltune tune STUDY {words}")
 
 
 _NARROW = 66
