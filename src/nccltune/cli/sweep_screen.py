@@ -89,7 +89,9 @@ def show_totals(swept: SweepResult, out: Console, name: str) -> None:
 
 
 def show_job(plan: Plan, out: Console) -> None:
-    """Print which collectives of a job are not measured for it."""
+    """Print remarks on the recordings of a job, and which of its collectives are not measured."""
+    for words in plan.remarks:
+        hanging(out, ("note       ", "yellow"), 11, words)
     for collective, share in (plan.left_out or {}).items():
         words = f"{collective.prose}: {share_text(share)} of the job's time in NCCL"
         hanging(out, ("left out   ", "dim"), 11, words)

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from nccltune.cli.measure_screen import best_table, point_words, watch_sweep
 from nccltune.cli.progress import seconds_words
-from nccltune.cli.sweep_screen import left_out_words
+from nccltune.cli.sweep_screen import left_out_words, show_job
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.bench.conversation import BenchPoint, PointError, PointKey
 from nccltune.measure.engine.communicator import SweepStatus
@@ -121,3 +121,16 @@ def test_why_points_are_left_out(is_replay: bool, error: PointError | None, why:
     ]
     (line,) = left_out_words(failures, is_replay=is_replay)
     assert line == f"allreduce default: {why} at 2 points"
+
+
+def test_what_a_sweep_for_a_job_leaves_out_is_named() -> None:
+    out = io.StringIO()
+    found = plan()
+    found.remarks = ["2 jobs"]
+    found.unmeasured = {Collective.BROADCAST: 0.005, Collective.SENDRECV: 0.2}
+    show_job(found, Console(file=out, width=120))
+    assert out.getvalue().splitlines() == [
+        "note       2 jobs",
+        "left out   broadcast: 0.5 % of the job's bytes at this scale; not measured here",
+        "left out   send/recv: 20 % of the job's bytes at this scale; NCCL asks no tuner about it",
+    ]

@@ -52,7 +52,8 @@ class Plan:
 
     In a plan for a job, `left_out` are the collectives that are not measured because their share of
     the job's time in NCCL is small, each with its share; else None. `unmeasured` are those that are
-    not measured here at all, each with its share of the job's bytes.
+    not measured here at all, each with its share of the job's bytes, and `remarks` those on its
+    recordings.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Plan:
     ) -> None:
         self.left_out = left_out
         self.unmeasured: Mapping[Collective, float] = {}
+        self.remarks: Sequence[str] = ()
         self._plans = {(plan.collective, plan.calls): plan for plan in plans}
         self._predictions = predictions or {}
         self._iterations: dict[PlanKey, dict[int, int]] = {plan: {} for plan in self._plans}

@@ -223,6 +223,7 @@ class ChoicesExperiment:
         self._run: PlanRun[Plan] | None = None
         tables = ask_tables(bench, scope.collectives, scope.low, scope.high, scope.kinds)
         self.plan = make_plan(tables, scope, scale, decide, chunks=hello.can.chunk, wanted=wanted)
+        self.plan.remarks = () if job is None else job.remarks
         self.plan.unmeasured = {} if wanted is None else unmeasured_bytes(wanted, scope)
         self._tables = {item.grid.collective: item.costs for item in tables if item.calls == PLAIN}
 
