@@ -49,7 +49,9 @@ def folder(tmp_path: Path) -> Path:
 def test_the_page_shows_what_is_printed(folder: Path) -> None:
     shown = nccltune("workload", "show", "traces", cwd=folder).stdout
     assert shown.rstrip() in PAGE
-    tuned = nccltune("tune", STUDY, "--workload", "traces", cwd=folder).stdout
+    done = nccltune("tune", STUDY, "--workload", "traces", cwd=folder)
+    tuned = done.stdout
+    assert done.stderr.endswith(f"nccltune verify {STUDY} --workload traces\n")
     assert tuned[tuned.index("job  ") : tuned.index("Wrote ")].rstrip() in PAGE
 
 
@@ -104,6 +106,22 @@ def test_a_recording_that_cannot_be_read(folder: Path) -> None:
     assert "notes.txt: is no recording of a job's communication" in err
     assert "NCCL_DEBUG_SUBSYS=INIT,COLL" in err
     assert not (folder / STUDY / "tuner.conf").exists()
+
+
+def test_a_sweep_leaves_out_what_cannot_be_measured(folder: Path) -> None:
+    start = LOG_START.replace("nRanks 8 nNodes 2", "nRanks 4 nNodes 4")
+    calls = log_call("AllReduce", 16 << 10) * 9 + log_call("Broadcast", 16 << 10)
+    (folder / "nccl.log").write_text(start + calls.replace("nranks=8", "nranks=4"))
+    words = ("--replay", STUDY, "--workload", "nccl.log")
+    left_out = "left out   broadcast: 10 % of the job's bytes at this scale; not measured here"
+    shown = {v: nccltune(v, *words, "-o", v, cwd=folder).stdout for v in ("sweep", "auto")}
+    assert all(left_out in text for text in shown.values())
+    assert "verdict    all rules together: saves " in shown["auto"]
+    only = start + log_call("Broadcast", 64).replace("nranks=8", "nranks=4")
+    (folder / "nccl.log").write_text(only)
+    error = nccltune("sweep", *words, "-o", "none", cwd=folder, code=2).stderr
+    assert "--workload: nothing that the job calls on 4 nodes, 4 ranks can be measured" in error
+    assert "--collectives" not in error
 
 
 def test_a_study_for_the_job_alone(folder: Path) -> None:

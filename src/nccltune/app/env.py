@@ -245,9 +245,9 @@ def lines(deployed: Deployment, form: LineFormat) -> str:
     found = ["env:"] if form == "kubernetes" else []
     for name, value in pairs:
         if name in deployed.meanings:
-            found += textwrap.wrap(
-                deployed.meanings[name], 96, initial_indent="# ", subsequent_indent="# "
-            )
+            words, *commands = deployed.meanings[name].split("\n")
+            found += textwrap.wrap(words, 96, initial_indent="# ", subsequent_indent="# ")
+            found += [f"# {command}" for command in commands]
         if form == "kubernetes":
             found += [f"- name: {name}", f"  value: {json.dumps(value)}"]
         elif form == "nccl.conf":

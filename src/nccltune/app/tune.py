@@ -112,13 +112,14 @@ def _proof(study: Study) -> Proof | None:
 
 
 def verify_command(study: Study, tuning: Tuning) -> str:
-    """Return the command that proves the rules that are not.
+    """Return the command that proves the rules that are not, at the sizes of the rules' job.
 
     Imported rules are run by nccl-tests, once for each collective and scale.
     """
     command = f"nccltune verify {shlex.quote(str(study.path))}"
     if not study.imports_path.is_file():
-        return command
+        job = [word for path in tuning.options.workload for word in ("--workload", path)]
+        return " ".join([command, *map(shlex.quote, job)])
     programs = [
         _nccl_tests(group)
         for group in tuning.groups

@@ -14,7 +14,8 @@ from nccltune.app.sweep import SweepResult
 from nccltune.cli.measure_screen import SweepScreen, VerifyScreen, show_platform
 from nccltune.cli.output import hanging, is_json, stderr, stdout, styled, warn
 from nccltune.cli.rule_screen import show_proof, show_rules, show_verdict
-from nccltune.cli.sweep_screen import show_totals
+from nccltune.cli.sweep_screen import show_job, show_totals
+from nccltune.cli.worth_screen import show_worth
 from nccltune.measure.bench.conversation import Hello
 from nccltune.model.finding import FindingKind
 from nccltune.model.platform import Platform
@@ -49,6 +50,7 @@ class AutoScreen(SweepScreen):
     def swept(self, swept: SweepResult) -> None:
         """Print how much was measured."""
         show_totals(swept, self.out, "sweep")
+        show_job(swept.plan, self.out)
 
     def analyzed(self, analysis: Analysis) -> None:
         """Print the findings in one line."""
@@ -57,6 +59,8 @@ class AutoScreen(SweepScreen):
     def tuned(self, tuning: Tuning) -> None:
         """Print the rules."""
         show_rules(tuning, self.out)
+        if tuning.worth is not None:
+            show_worth(tuning.worth, self.out)
 
     def proven(self, proof: Proof | None) -> None:
         """Print the proof."""

@@ -65,6 +65,9 @@ def command(
 
     if not configs and record is None:
         raise click.UsageError("Missing argument 'STUDY|CONFIG...', or --record DIR.")
+    if not configs and (output or config_path):
+        name = "-o" if output else "--config-path"
+        raise click.UsageError(f"{name} is for rules: name a study or a configuration.")
     if form == "kubernetes":
         # A pod has none of this machine's paths.
         plugin, config_path = plugin or POD_PLUGIN, config_path or POD_CONFIG
@@ -90,6 +93,7 @@ def command(
         deployed = deployed._replace(
             settings=deployed.settings | recording.settings,
             meanings=deployed.meanings | recording.meanings,
+            warnings=deployed.warnings + recording.warnings,
         )
     show_deployment(deployed, form)
     return int(not deployed.settings)

@@ -18,6 +18,6 @@ def show_deployment(deployed: Deployment, form: LineFormat) -> None:
             click.echo(lines(deployed, form))
         if form in WITHOUT_COMMENTS:
             for name, meaning in deployed.meanings.items():
-                message_console().print(f"{name}: {meaning}", style="dim")
+                message_console().print(f"{name}: {meaning}", style="dim", soft_wrap=True)
     for warning in deployed.warnings:
         stderr().print(styled(("warning:", "yellow"), f" {warning}"))

@@ -12,7 +12,17 @@ from nccltune.cli.verb import AdvancedOption
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-PATH = click.Path(path_type=Path)
+
+class _NamedPath(click.Path):
+    """A path that is not empty: `Path("")` would be the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("the path is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = _NamedPath(path_type=Path)
 FILE: dict[str, Any] = {"type": PATH, "metavar": "FILE"}
 """Attributes of an option that names a file."""
 _NUMBER: dict[str, Any] = {"type": click.IntRange(1), "metavar": "N"}
@@ -133,7 +143,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     "--nccl": {
         "help": "The libnccl.so.2",
         "more": " to measure  [default: PyTorch's, else the system's]",
-        "type": click.Path(path_type=Path, exists=True, dir_okay=False),
+        "type": _NamedPath(path_type=Path, exists=True, dir_okay=False),
     },
     "--nccl-version": {"help": "The version of NCCL", "metavar": "X.Y.Z"},
     "--nics": {
@@ -188,13 +198,13 @@ FLAGS: dict[str, dict[str, Any]] = {
         "help": "Recording of a job, a file or a folder (see `nccltune workload show`)",
         "more": ": sizes count by its time there, and each rule gets its worth to the job.",
         "multiple": True,
-        "type": click.Path(),
+        "type": _NamedPath(),
         "metavar": "PATH",
     },
     "--weights": {
         "help": "CSV file `bytes,weight`: how much each size counts",
         "more": "  [default: all the same]",
-        "type": click.Path(),
+        "type": _NamedPath(),
         "metavar": "FILE",
     },
 }

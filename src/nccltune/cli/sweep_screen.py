@@ -60,7 +60,7 @@ def show_plan(platform: Platform, plan: Plan) -> None:
         labels = " ".join(choice_label(choice) for choice in ask.choices)
         sizes = ", ".join(format_bytes(size) for size in ask.sizes)
         hanging(out, f"{name:<14}", 14, f"{labels} at {sizes}")
-    _show_job(plan)
+    show_job(plan, out)
     hanging(
         out,
         "",
@@ -88,11 +88,17 @@ def show_totals(swept: SweepResult, out: Console, name: str) -> None:
     )
 
 
-def _show_job(plan: Plan) -> None:
-    """Print which collectives of a job are not measured for it."""
+def show_job(plan: Plan, out: Console) -> None:
+    """Print remarks on the recordings of a job, and which of its collectives are not measured."""
+    for words in plan.remarks:
+        hanging(out, ("note       ", "yellow"), 11, words)
     for collective, share in (plan.left_out or {}).items():
         words = f"{collective.prose}: {share_text(share)} of the job's time in NCCL"
-        hanging(stdout(), ("left out   ", "dim"), 11, words)
+        hanging(out, ("left out   ", "dim"), 11, words)
+    for collective, share in plan.unmeasured.items():
+        words = f"{collective.prose}: {share_text(share)} of the job's bytes at this scale; "
+        words += "not measured here" if collective.tuned else "NCCL asks no tuner about it"
+        hanging(out, ("left out   ", "yellow"), 11, words)
 
 
 def show_result(swept: SweepResult, path: Path, workload: Sequence[str] = ()) -> None:
@@ -104,13 +110,13 @@ def show_result(swept: SweepResult, path: Path, workload: Sequence[str] = ()) ->
     show_totals(swept, out, "replay" if swept.platform.replay else "sweep")
     for line in _would_be_rules(swept.plan):
         out.print(line)
-    _show_job(swept.plan)
+    show_job(swept.plan, out)
     failures = swept.outcome.failures
     if swept.platform.replay:
         # Leave out points with a number of channels or a chunk size. A recording may lack them,
         # which is no failure of the platform.
         failures = [item for item in failures if not _is_variant(item[0].choice)]
-    for text in _left_out(failures):
+    for text in left_out_words(failures, is_replay=swept.platform.replay is not None):
         hanging(out, ("left out   ", "yellow"), 11, text)
     out.print(f"study      {path}", soft_wrap=True)
     words = shlex.join([str(path), *(word for one in workload for word in ("--workload", one))])
@@ -147,12 +153,15 @@ def _is_variant(choice: AnyChoice) -> bool:
     return isinstance(choice, Choice) and choice != choice.without_channels()
 
 
-def _left_out(failures: Sequence[tuple[PointKey, BenchPoint]]) -> list[str]:
+def left_out_words(
+    failures: Sequence[tuple[PointKey, BenchPoint]], *, is_replay: bool
+) -> list[str]:
+    """Return which points failed and why, one line for each choice."""
     counted = Counter(
         (
             _name(key.collective, key.calls).rstrip(),
             choice_label(key.choice),
-            point.error.kind if point.error else "NCCL ran something else",
+            _failure(point, is_replay=is_replay),
         )
         for key, point in failures
     )
@@ -160,6 +169,14 @@ def _left_out(failures: Sequence[tuple[PointKey, BenchPoint]]) -> list[str]:
         f"{collective} {label}: {why} at {count(number, 'point')}"
         for (collective, label, why), number in counted.items()
     ]
+
+
+def _failure(point: BenchPoint, *, is_replay: bool) -> str:
+    if point.error is None:
+        return "NCCL ran something else"
+    # In a replay only the recording limits what is supported.
+    is_missing = is_replay and point.error.kind == "unsupported"
+    return "not in the recording" if is_missing else point.error.kind
 
 
 def as_data(swept: SweepResult) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Print what rules are worth to a job, for `nccltune tune --workload`."""
 
-from nccltune.cli.output import hanging, stdout
+from rich.console import Console
+
+from nccltune.cli.output import hanging
 from nccltune.model.numbers import counted, share_text, size_form
 from nccltune.model.scale import Scale
 from nccltune.report.words import range_text, time_text
@@ -17,9 +19,8 @@ _SCALES = 3
 """Most scales in a line."""
 
 
-def show_worth(worth: JobWorth) -> None:
+def show_worth(worth: JobWorth, out: Console) -> None:
     """Print the job, each rule in its terms, and whether all rules pay."""
-    out = stdout()
     hanging(out, "job        ", 11, _job_words(worth))
     rules = [item.rule for item in worth.rules if item.rule is not None]
     form = size_form(end for rule in rules for end in (rule.min_bytes, rule.max_bytes))
@@ -35,12 +36,11 @@ def show_worth(worth: JobWorth) -> None:
         whole = worth.whole
         lead = ("verdict    ", "yellow") if whole.advised_against else ("verdict    ", "bold")
         hanging(out, lead, 11, _verdict(whole, worth))
-    show_levers(worth.levers)
+    show_levers(worth.levers, out)
 
 
-def show_levers(levers: list[LeverWorth]) -> None:
+def show_levers(levers: list[LeverWorth], out: Console) -> None:
     """Print what else would pay for the job, or what to measure to know."""
-    out = stdout()
     for item in levers:
         worth = item.worth
         if worth is None:

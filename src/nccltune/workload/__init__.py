@@ -15,5 +15,6 @@ flight_recorder.py  dumps of PyTorch's Flight Recorder
 inspector.py        JSON lines of NCCL's Inspector
 log.py              calls in NCCL's log
 recorder.py         files of nccltune's recorder
+jobs.py             the jobs in one folder of the recorder
 parallelism.py      the parallelism that the name of a communicator states
 """

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the format of each file by content, and read all files into one table."""
 
+import contextlib
 import gzip
 import re
 import sys
@@ -18,9 +19,10 @@ from nccltune.workload.call import Recorded, Unread
 from nccltune.workload.execution_trace import read_execution_trace
 from nccltune.workload.flight_recorder import PICKLE_STARTS, read_flight_recorder
 from nccltune.workload.inspector import read_inspector
+from nccltune.workload.jobs import RecordedProcess, newest_job
 from nccltune.workload.kineto import read_kineto
 from nccltune.workload.log import read_log
-from nccltune.workload.recorder import read_recorder
+from nccltune.workload.recorder import read_recorder, recorded_process
 from nccltune.workload.table import RefusedFile, Workload, WorkloadTable
 
 FORMATS = (
@@ -42,8 +44,9 @@ class _Format(NamedTuple):
 
 _LOG = _Format("NCCL log", read_log)
 _DUMP = _Format("Flight Recorder dump", read_flight_recorder)
+_RECORD = re.compile(rb'"nccltune_record"\s*:')
 _JSON: tuple[tuple[re.Pattern[bytes], _Format], ...] = (
-    (re.compile(rb'"nccltune_record"\s*:'), _Format("nccltune recorder", read_recorder)),
+    (_RECORD, _Format("nccltune recorder", read_recorder)),
     (
         re.compile(rb'"(?:inspector_output_format_version|coll_perf|p2p_perf)"\s*:'),
         _Format("NCCL Inspector", read_inspector),
@@ -63,11 +66,20 @@ _JSON: tuple[tuple[re.Pattern[bytes], _Format], ...] = (
 def read_workload(paths: Iterable[Path]) -> Workload:
     """Read recordings of one job: files, and all files in folders.
 
-    A file that cannot be read is listed in the result. Raises InputError if a name does not exist,
-    or if no file has a call.
+    A file that cannot be read is listed in the result. Of several jobs of the recorder, the newest
+    is read, and a remark names all. Raises InputError if a name does not exist, or if no file has a
+    call.
     """
     table = WorkloadTable()
-    for item in find_inputs(paths):
+    inputs = list(find_inputs(paths))
+    processes = {
+        str(item.path): process for item in inputs if (process := _process(item)) is not None
+    }
+    own, table.notes = newest_job(processes)
+    others = processes.keys() - own
+    for item in inputs:
+        if str(item.path) in others:
+            continue
         try:
             with _opened(item) as file:
                 found = _format_of(file, item.name)
@@ -94,6 +106,17 @@ def read_workload(paths: Iterable[Path]) -> Workload:
             raise InputError("no file to read", hint=f"name {FORMATS}")
         raise InputError(first.reason, where=first.file, hint=first.hint)
     return workload
+
+
+def _process(item: InputFile) -> RecordedProcess | None:
+    """Return what a file of the recorder with a communicator states about its job."""
+    with contextlib.suppress(InputError, OSError), _opened(item) as file:
+        head = file.read(_HEAD_BYTES)
+        file.seek(0)
+        if head.lstrip()[:1] == b"{" and _RECORD.search(head):
+            process = recorded_process(file)
+            return process if process.members else None
+    return None
 
 
 class _Unpacked(gzip.GzipFile):

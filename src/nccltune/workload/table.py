@@ -75,6 +75,7 @@ class Workload(msgspec.Struct):
     - `steps`: the steps of all of them; 0 if any of them recorded none. `steps_us` is their time
     - `stepped`: the number of ranks that recorded steps
     - `communicators`: the number of different communicators of each group, by position in `groups`
+    - `notes`: remarks on the files, such as other jobs among them, or ranks that are missing
     """
 
     rows: list[WorkloadRow]
@@ -87,6 +88,7 @@ class Workload(msgspec.Struct):
     formats: dict[str, int] = {}
     unread: list[UnreadSum] = []
     refused: list[RefusedFile] = []
+    notes: list[str] = []
 
     @property
     def units(self) -> int:
@@ -101,7 +103,7 @@ class Workload(msgspec.Struct):
     @property
     def remarks(self) -> list[str]:
         """Return why the sums may not be those of the job, besides what was not read."""
-        found = []
+        found = [*self.notes]
         if len(self.formats) > 1:
             names = ", ".join(self.formats)
             found.append(f"calls that are in several formats ({names}) are counted in each")
@@ -133,6 +135,7 @@ class WorkloadTable:
         self._unread: dict[tuple[str, str], UnreadSum] = {}
         self.formats: dict[str, int] = {}
         self.refused: list[RefusedFile] = []
+        self.notes: list[str] = []
 
     def add(self, items: Iterable[Recorded], file: str) -> int:
         """Add what a reader yields; return the number of calls among it."""
@@ -190,4 +193,5 @@ class WorkloadTable:
             formats=self.formats,
             unread=[item for item in self._unread.values() if item.file not in refused],
             refused=self.refused,
+            notes=self.notes,
         )

@@ -12,7 +12,7 @@ from nccltune.model.collective import Collective
 from nccltune.model.rule import RuleState
 from nccltune.model.scale import Scale
 from nccltune.study.files import Study
-from nccltune.tune.result import Decision, RuleEvidence, TunedGroup, Tuning
+from nccltune.tune.result import Decision, RuleEvidence, TunedGroup, TuneOptions, Tuning
 from tests.unit.builders import rule
 
 X = (
@@ -85,8 +85,8 @@ def test_imported_rules_are_proven_by_nccl_tests(
     tmp_path: Path, groups: list[TunedGroup], programs: list[str]
 ) -> None:
     study = Study.create(tmp_path / "s")
-    tuning = filled(Tuning, groups=groups)
+    tuning = filled(Tuning, groups=groups, options=TuneOptions(workload=("my traces", "b")))
     command = f"nccltune verify {study.path}"
-    assert verify_command(study, tuning) == command
+    assert verify_command(study, tuning) == f"{command} --workload 'my traces' --workload b"
     study.imports_path.touch()
     assert verify_command(study, tuning) == " && ".join(f"{command} -- {one}" for one in programs)

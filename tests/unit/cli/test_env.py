@@ -373,17 +373,22 @@ def test_record_alone(
     cli: Cli, recorder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    out, err = printed(cli, "--record", "the calls", "--json", verb="env")
+    folder = f"the calls {'of a job ' * 9}"
+    out, err = printed(cli, "--record", folder, "--json", verb="env")
     document = json.loads(out)
     assert document["settings"] == {
         "NCCL_PROFILER_PLUGIN": str(recorder),
-        "NCCLTUNE_RECORD": str(tmp_path / "the calls"),
+        "NCCLTUNE_RECORD": str(tmp_path / folder),
     }
     assert document["meanings"].keys() == document["settings"].keys()
     assert not err
-    shell, _ = printed(cli, "--record", "the calls", verb="env")
+    shell, _ = printed(cli, "--record", folder, verb="env")
+    # A path with blanks is quoted, and its line to paste is not wrapped.
+    assert shlex.join(["touch", str(tmp_path / folder / ".write")]) in [
+        line.removeprefix("# ") for line in shell.splitlines()
+    ]
     script = f'{shell}\nprintf %s "$NCCLTUNE_RECORD"'
-    assert completed(["sh", "-ec", script]).stdout == str(tmp_path / "the calls")
+    assert completed(["sh", "-ec", script]).stdout == str(tmp_path / folder)
 
 
 @pytest.mark.parametrize(
@@ -424,6 +429,36 @@ def test_record_in_a_pod(cli: Cli) -> None:
     assert 'value: "/nccltune/libnccl-profiler-nccltune.so"' in out
     assert "tuner.conf" not in err
     assert "/nccltune/libnccl-profiler-nccltune.so" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--record", "file"], "file: is no folder"),
+        (["--record", ""], "--record': the path is empty"),
+        (["--record", "calls", "-o", "x.conf"], "-o is for rules: name a study"),
+        (["--record", "calls", "--config-path", "/x"], "--config-path is for rules: name a study"),
+    ],
+)
+def test_record_refuses(
+    cli: Cli, recorder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str],
+    message: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    out, err = cli("env", *words, "--plugin", recorder, code=2)
+    assert message in " ".join(err.split())
+    assert not out
+    assert not (tmp_path / "x.conf").exists()
+
+
+@pytest.mark.parametrize(("folder", "warned"), [("calls", False), ("a b/calls", True)])
+def test_record_makes_one_folder_only(
+    recorder: Path, tmp_path: Path, folder: str, warned: bool
+) -> None:
+    warnings = record_deployment(tmp_path / folder, recorder=recorder).warnings
+    assert bool(warnings) == warned
+    assert all(words.endswith(f"mkdir -p '{tmp_path}/{folder}'") for words in warnings)
 
 
 def test_env_needs_something_to_print(cli: Cli) -> None:

@@ -9,9 +9,11 @@ from rich.console import Console
 
 from nccltune.cli.measure_screen import best_table, point_words, watch_sweep
 from nccltune.cli.progress import seconds_words
+from nccltune.cli.sweep_screen import left_out_words, show_job
 from nccltune.measure.adaptive.plan import Plan
-from nccltune.measure.bench.conversation import BenchPoint, PointError
+from nccltune.measure.bench.conversation import BenchPoint, PointError, PointKey
 from nccltune.measure.engine.communicator import SweepStatus
+from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
 from tests.unit.builders import choice
 from tests.unit.measure.platforms import Curves, K, Platform, collective_plan, drive, linear
@@ -101,3 +103,34 @@ def test_without_a_gpu_the_hint_names_a_recording(
     assert "error: no GPU" in err
     assert "hint:  try the whole loop on a recording: nccltune auto --replay" in err
     assert not (tmp_path / "study").exists()
+
+
+@pytest.mark.parametrize(
+    ("is_replay", "error", "why"),
+    [
+        (True, PointError("unsupported"), "not in the recording"),
+        (False, PointError("unsupported"), "unsupported"),
+        (True, PointError("nccl"), "nccl"),
+        (True, None, "NCCL ran something else"),
+    ],
+)
+def test_why_points_are_left_out(is_replay: bool, error: PointError | None, why: str) -> None:
+    failures = [
+        (PointKey(Collective.ALLREDUCE, size, DEFAULT, 0, 0), BenchPoint(bytes=size, error=error))
+        for size in (K, 2 * K)
+    ]
+    (line,) = left_out_words(failures, is_replay=is_replay)
+    assert line == f"allreduce default: {why} at 2 points"
+
+
+def test_what_a_sweep_for_a_job_leaves_out_is_named() -> None:
+    out = io.StringIO()
+    found = plan()
+    found.remarks = ["2 jobs"]
+    found.unmeasured = {Collective.BROADCAST: 0.005, Collective.SENDRECV: 0.2}
+    show_job(found, Console(file=out, width=120))
+    assert out.getvalue().splitlines() == [
+        "note       2 jobs",
+        "left out   broadcast: 0.5 % of the job's bytes at this scale; not measured here",
+        "left out   send/recv: 20 % of the job's bytes at this scale; NCCL asks no tuner about it",
+    ]

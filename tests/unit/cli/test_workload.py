@@ -78,6 +78,12 @@ def test_shares_are_of_the_bytes_without_times(cli: Cli, tmp_path: Path) -> None
     assert "half at its send and half at its receive" in out
 
 
+def test_a_number_of_calls_is_exact(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "nccl.log"
+    path.write_text(LOG_START + log_call("AllReduce", 1 << 20) * 4776)
+    assert re.search(r"all-reduce +4 MiB +4,776 ", cli("workload", "show", path, code=0).out)
+
+
 def test_a_call_without_a_time_discards_no_other(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "fr_3"
     timed = [entry("nccl:all_reduce", [[1 << 18]], [[1 << 18]], duration_ms=2.0)] * 3
@@ -98,6 +104,14 @@ def test_the_document_has_every_size(cli: Cli, tmp_path: Path) -> None:
     assert [item["calls"] for item in use["ranges"]] == [3.0]
     assert [row["bytes"] for row in document["workload"]["rows"]] == [1200, 1204, 1208]
     assert document["time_us"] is None
+
+
+def test_the_next_step_is_for_all_files(cli: Cli, tmp_path: Path) -> None:
+    paths = [tmp_path / "a b.log", tmp_path / "c.log"]
+    for path in paths:
+        path.write_text(LOG_START + log_call("AllReduce", 64))
+    err = cli("workload", "show", *paths, code=0).err
+    assert f"tune STUDY --workload '{paths[0]}' --workload {paths[1]}\n" in err
 
 
 def test_nothing_to_read_is_an_error(cli: Cli, tmp_path: Path) -> None:

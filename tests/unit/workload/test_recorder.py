@@ -79,6 +79,24 @@ def test_what_the_recorder_lost_is_stated(tmp_path: Path) -> None:
     assert "the process had not ended" in stated
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"bytes": -4},
+        {"count": -1},
+        {"bytes": 64.5},
+        {"bytes": "64"},
+        {"count": 1.5},
+        {"bytes": None},
+    ],
+)
+def test_rows_that_cannot_be_right_are_not_read(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    calls = [row("AllReduce", 64, 3), row("AllReduce", 128, 5) | wrong]
+    found = read(tmp_path / "x", record(communicator(calls, [])))
+    assert counts(found) == {("allreduce", 64): 3}
+    assert "count or bytes cannot be right (1)" in reasons(found)
+
+
 def test_ranks_are_the_devices_of_processes(tmp_path: Path) -> None:
     # One process has two devices, another one the same host name and process id.
     sends = [row("Send", 8)]
@@ -90,6 +108,52 @@ def test_ranks_are_the_devices_of_processes(tmp_path: Path) -> None:
     found = read_workload([tmp_path])
     assert found.recorders == 3
     assert sum(item.calls for item in found.rows) == 5
+
+
+def job(folder: Path, identifier: str, ranks: range, calls: int, **more: Any) -> None:
+    """Write the files of a job, two ranks for each communicator of this identifier."""
+    for rank in ranks:
+        facts = {"id": f"{identifier}{rank // 2}", "ranks": 2, "rank": rank % 2, "device": None}
+        world = communicator([], [], id=identifier, ranks=4, rank=rank, name="", device=None)
+        own = communicator([row("AllReduce", 64, calls)], [], **facts)
+        (folder / f"n0-{identifier}{rank}.json").write_text(record(own, world, **more))
+
+
+@pytest.mark.parametrize("start", [100, 900])
+def test_of_several_jobs_the_newest_is_read(tmp_path: Path, start: int) -> None:
+    # A job of four ranks with two communicators of two, and one that began before or after it.
+    job(tmp_path, "a", range(4), 5, started=500)
+    job(tmp_path, "b", range(4), 9, started=start)
+    found = read_workload([tmp_path])
+    assert counts(found) == {("allreduce", 64): 4 * (9 if start == 900 else 5)}
+    assert (found.recorders, found.formats) == (4, {"nccltune recorder": 4})
+    (remark,) = found.remarks
+    assert "of 2 jobs" in remark
+    # A job that has not called anything yet is none to choose.
+    idle = record(communicator([], [], id="c", ranks=1, rank=0), started=990)
+    (tmp_path / "idle.json").write_text(idle)
+    assert counts(read_workload([tmp_path])) == counts(found)
+    for name in "ab":
+        assert f"n0-{name}0.json and 3 more files, started 1970-01-01 00:" in remark
+    alone = read_workload([tmp_path / f"n0-a{rank}.json" for rank in range(4)])
+    assert counts(alone) == {("allreduce", 64): 20}
+    assert not alone.remarks
+
+
+def test_ranks_that_are_missing_or_twice_are_named(tmp_path: Path) -> None:
+    job(tmp_path, "a", range(3), 5)
+    (remark,) = read_workload([tmp_path]).remarks
+    assert remark.startswith("1 of 4 ranks of communicator a are in no file (such as rank 3), nor")
+    job(tmp_path, "a", range(4), 5)
+    (tmp_path / "copy.json").write_bytes((tmp_path / "n0-a3.json").read_bytes())
+    (remark,) = read_workload([tmp_path]).remarks
+    assert remark.startswith("rank 1 of communicator a1 is in 2 files (")
+    assert "and so are 1 more" in remark
+    # What the recorder lost, or added up, may have been the missing rank.
+    for more in ({"lost_communicators": 1}, {}):
+        facts = {"communicators": 2} if not more else {}
+        found = read(tmp_path / "x", record(communicator([row("Send", 8)], [], **facts), **more))
+        assert bool(found.remarks) == bool(facts)
 
 
 @pytest.mark.parametrize(

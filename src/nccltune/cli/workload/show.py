@@ -55,8 +55,8 @@ def command(paths: tuple[Path, ...], study: Path | None) -> None:
     with working("reading"):
         found = show_workload(paths, study)
     print_result(found, show, found)
-    name = shlex.quote(str(paths[0]))
-    hint(f"next: which rules pay for this job: nccltune tune STUDY --workload {name}")
+    words = shlex.join(word for path in paths for word in ("--workload", str(path)))
+    hint(f"next: which rules pay for this job: nccltune tune STUDY {words}")
 
 
 _NARROW = 66
@@ -95,7 +95,7 @@ def show(found: WorkloadSummary) -> None:
         _show_group(use, found, out)
     if found.levers:
         out.print()
-        show_levers(found.levers)
+        show_levers(found.levers, out)
     if any(row.operation.part < 1 for row in job.rows):
         out.print("\na message counts half at its send and half at its receive", style="dim")
 
@@ -135,7 +135,9 @@ def _show_group(use: GroupUse, found: WorkloadSummary, out: Console) -> None:
         table = plain_table("<  collective", "<sizes", *([">bytes"] * is_timed), *columns)
     for item in shown:
         sizes = range_text(item.low, item.high, "-", form)
-        calls, total = significant(item.calls), format_bytes(round(item.bytes))
+        # With three digits, 4776 calls would be `4,780`, which looks exact.
+        calls = significant(item.calls) if item.calls < 1000 else f"{item.calls:,.0f}"
+        total = format_bytes(round(item.bytes))
         time = total
         if is_timed:
             time = "?" if item.time_us is None else time_text(item.time_us)

@@ -51,7 +51,9 @@ class Plan:
     samples of a study therefore reaches the same state as the run that measured them.
 
     In a plan for a job, `left_out` are the collectives that are not measured because their share of
-    the job's time in NCCL is small, each with its share; else None.
+    the job's time in NCCL is small, each with its share; else None. `unmeasured` are those that are
+    not measured here at all, each with its share of the job's bytes, and `remarks` those on its
+    recordings.
     """
 
     def __init__(
@@ -61,6 +63,8 @@ class Plan:
         left_out: Mapping[Collective, float] | None = None,
     ) -> None:
         self.left_out = left_out
+        self.unmeasured: Mapping[Collective, float] = {}
+        self.remarks: Sequence[str] = ()
         self._plans = {(plan.collective, plan.calls): plan for plan in plans}
         self._predictions = predictions or {}
         self._iterations: dict[PlanKey, dict[int, int]] = {plan: {} for plan in self._plans}

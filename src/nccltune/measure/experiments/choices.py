@@ -6,7 +6,7 @@ or when `engine/scheduler.py` finds that the next request would exceed the time 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
 from nccltune.analyze.result import Condition
@@ -110,17 +110,27 @@ def make_plan(
     return Plan(plans, costs, left_out)
 
 
-def job_scope(scope: SweepScope, job: Workload, scale: Scale) -> SweepScope:
+def job_scope(
+    scope: SweepScope, job: Workload, scale: Scale, able: Container[str] = TUNED
+) -> SweepScope:
     """Return the scope with the collectives and sizes of a job, where it has none of its own.
 
-    Raises InputError if the job calls nothing at this scale that NCCL asks a tuner about.
+    `able` are the collectives that can be measured. Raises InputError if the job calls nothing at
+    this scale that NCCL asks a tuner about, or nothing of `able`.
     """
     wanted = demands(job, scale)
     collectives = [
         item
         for item in reversed(TUNED)
-        if item in wanted and (not scope.collectives or item in scope.collectives)
+        if item in wanted and (item in scope.collectives if scope.collectives else item in able)
     ]
+    if not collectives and not scope.collectives and any(item.tuned for item in wanted):
+        called = ", ".join(item.prose for item in wanted if item.tuned)
+        raise InputError(
+            f"nothing that the job calls on {scale} can be measured here: {called}",
+            where="‹workload›",
+            hint="measure it with another bench or recording",
+        )
     low, high = scope.low or 1, scope.high or MAX_BYTES
     sizes = [size for item in collectives for size in wanted[item].calls if low <= size <= high]
     if not sizes:
@@ -137,6 +147,18 @@ def job_scope(scope: SweepScope, job: Workload, scale: Scale) -> SweepScope:
         low=max(ELEMENT_BYTES, scope.low or min(grid.enclosing(min(sizes))[0] for grid in grids)),
         high=scope.high or max(grid.enclosing(max(sizes))[1] for grid in grids),
     )
+
+
+def unmeasured_bytes(
+    wanted: Mapping[Collective, Demand], scope: SweepScope
+) -> dict[Collective, float]:
+    """Return what a job calls of collectives that a scope lacks, as shares of the job's bytes."""
+    sent = {
+        item: math.fsum(size * calls for size, calls in demand.calls.items())
+        for item, demand in wanted.items()
+    }
+    whole = math.fsum(sent.values())
+    return {item: part / whole for item, part in sent.items() if item not in scope.collectives}
 
 
 def job_shares(
@@ -194,13 +216,15 @@ class ChoicesExperiment:
     ) -> None:
         hello = bench.hello
         scale = Scale(hello.nodes, hello.ranks)
-        scope = scope if job is None else job_scope(scope, job, scale)
+        scope = scope if job is None else job_scope(scope, job, scale, hello.can.collectives)
         wanted = None if job is None else demands(job, scale)
         self._bench = bench
         self._scope = scope
         self._run: PlanRun[Plan] | None = None
         tables = ask_tables(bench, scope.collectives, scope.low, scope.high, scope.kinds)
         self.plan = make_plan(tables, scope, scale, decide, chunks=hello.can.chunk, wanted=wanted)
+        self.plan.remarks = () if job is None else job.remarks
+        self.plan.unmeasured = {} if wanted is None else unmeasured_bytes(wanted, scope)
         self._tables = {item.grid.collective: item.costs for item in tables if item.calls == PLAIN}
 
     def record(self, study: Study) -> PointRecord:

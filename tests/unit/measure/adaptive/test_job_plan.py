@@ -18,6 +18,7 @@ from nccltune.measure.experiments.choices import (
     job_scope,
     job_shares,
     make_plan,
+    unmeasured_bytes,
 )
 from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
@@ -160,6 +161,21 @@ def test_own_collectives_and_sizes_stay() -> None:
     job = _job({(Operation.ALLREDUCE, 3 * M): 9, (Operation.ALLGATHER, 8 * M): 9})
     scope = job_scope(SCOPE._replace(collectives=[Collective.ALLGATHER]), job, SCALE)
     assert (scope.collectives, scope.low, scope.high) == ([Collective.ALLGATHER], K, 64 * M)
+
+
+def test_what_cannot_be_measured_is_left_out_of_a_job() -> None:
+    calls = {(Operation.ALLREDUCE, M): 97, (Operation.BROADCAST, M): 1, (Operation.SEND, M): 4}
+    job = _job(calls)
+    scope = job_scope(UNSET, job, SCALE, ["allreduce", "allgather"])
+    assert scope.collectives == [Collective.ALLREDUCE]
+    shares = unmeasured_bytes(demands(job, SCALE), scope)
+    assert shares == {Collective.BROADCAST: 0.01, Collective.SENDRECV: 0.02}
+    with pytest.raises(InputError, match="can be measured here: all-reduce, broadcast") as error:
+        job_scope(UNSET, job, SCALE, ["reduce"])
+    assert error.value.where == "‹workload›"
+    # Collectives that the user named are not left out in silence.
+    asked = UNSET._replace(collectives=[Collective.BROADCAST])
+    assert job_scope(asked, job, SCALE, ["reduce"]).collectives == [Collective.BROADCAST]
 
 
 @pytest.mark.parametrize(("ranks", "nodes"), [(8, 1), (64, 4)])
