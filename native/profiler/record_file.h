@@ -79,6 +79,7 @@ class RecordFile {
  private:
   std::string folder_;
   std::string name_;
+  std::string hidden_;  // path of the file that becomes the next one; nobody can foresee it
   bool is_taken_ = false;
   timespec asked_{};
 };

@@ -485,6 +485,28 @@ TEST_F(Recorded, AFileOfAnotherProcessIsKept) {
   EXPECT_EQ(Files().size(), 2U);
 }
 
+// Others may be able to write to the folder, and know the host and the process id.
+TEST_F(Recorded, NothingThatOthersPlacedInTheFolderIsWrittenTo) {
+  RecordFile file;
+  ASSERT_EQ(file.Open(records(), 1), "");
+  std::ofstream(folder_ + "/victim") << "content";
+  const std::string name = fs::path(file.path()).filename();
+  fs::create_symlink(folder_ + "/victim", file.path());
+  fs::create_symlink(folder_ + "/victim", records() + "/." + name + ".new");
+  const std::string second = name.substr(0, name.size() - 5) + "-2.json";
+  ASSERT_EQ(mkfifo((records() + "/." + second + ".new").c_str(), 0666), 0);
+  alarm(60);  // nobody reads the FIFO
+  for (const char* const text : {"first", "again"}) {
+    ASSERT_EQ(file.Write(text), "");
+    EXPECT_EQ(file.path(), records() + "/" + second);
+    EXPECT_EQ(Content(file.path()), text);
+    EXPECT_EQ(fs::status(file.path()).permissions() & ~fs::perms(0644), fs::perms::none);
+  }
+  alarm(0);
+  EXPECT_EQ(Content(folder_ + "/victim"), "content");
+  EXPECT_EQ(Files().size(), 4U);
+}
+
 TEST_F(Recorded, ATouchedFileAsksForAWriteOnce) {
   RecordFile file;
   ASSERT_EQ(file.Open(records(), 1), "");
