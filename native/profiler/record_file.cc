@@ -168,9 +168,13 @@ std::string RecordFile::Write(const std::string& text) {
   }
   unlink(hidden_.c_str());  // left by a write that an exception or a signal ended
   constexpr int kFlags = O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC;
-  const Descriptor file(open(hidden_.c_str(), kFlags, 0644));
+  Descriptor file(open(hidden_.c_str(), kFlags, 0644));
   if (file.fd() < 0) return ErrorWords(errno);
-  if (WriteAll(file.fd(), text) && std::rename(hidden_.c_str(), path().c_str()) == 0) return "";
+  // Network file systems report a full disk at close.
+  if (WriteAll(file.fd(), text) && close(file.Release()) == 0 &&
+      std::rename(hidden_.c_str(), path().c_str()) == 0) {
+    return "";
+  }
   const std::string reason = ErrorWords(errno);
   unlink(hidden_.c_str());
   return reason;

@@ -24,10 +24,19 @@
 #include <vector>
 
 #include "common/json.h"
+#include "common/text.h"
 #include "log_line.h"
 #include "nccl_calls.h"
 #include "program_output.h"
 #include "scoped_variable.h"
+
+// What the recorder's close of a file does first, in the tests that link it.
+static int (*on_close)(int file) = nullptr;
+extern "C" int __real_close(int file);
+extern "C" int __wrap_close(int file) {
+  const int result = on_close == nullptr ? 0 : on_close(file);
+  return __real_close(file) == 0 ? result : -1;
+}
 
 namespace nccltune::profiler {
 namespace {
@@ -505,6 +514,23 @@ TEST_F(Recorded, NothingThatOthersPlacedInTheFolderIsWrittenTo) {
   alarm(0);
   EXPECT_EQ(Content(folder_ + "/victim"), "content");
   EXPECT_EQ(Files().size(), 4U);
+}
+
+TEST_F(Recorded, AFileWhoseCloseFailsDoesNotReplaceTheLastOne) {
+  RecordFile file;
+  ASSERT_EQ(file.Open(records(), 1), "");
+  ASSERT_EQ(file.Write("first"), "");
+  on_close = [](int written) {
+    const int lost = ftruncate(written, 0);
+    errno = EDQUOT;
+    return lost - 1;
+  };
+  EXPECT_EQ(file.Write("second"), ErrorWords(EDQUOT));
+  on_close = nullptr;
+  EXPECT_EQ(Content(file.path()), "first");
+  EXPECT_EQ(Files().size(), 1U) << "the new file is left";
+  EXPECT_EQ(file.Write("third"), "");
+  EXPECT_EQ(Content(file.path()), "third");
 }
 
 TEST_F(Recorded, ATouchedFileAsksForAWriteOnce) {
