@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profiler/recorder.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +19,10 @@ namespace {
 constexpr time_t kNever = std::numeric_limits<time_t>::max();
 // A program that makes and ends communicators in a loop does not write the file each time.
 constexpr time_t kLeastSeconds = 1;
+
+// At exit, another thread that holds the recorder is waited for this long.
+constexpr int kTryMs = 10;
+constexpr int kMostTries = 1000 / kTryMs;
 
 std::atomic<Recorder*> of_process = nullptr;
 
@@ -134,7 +139,12 @@ void Recorder::WriteAtExit() {
   Recorder* const recorder = of_process.load(std::memory_order_acquire);
   // A forked child that used no NCCL ends here, too.
   if (recorder == nullptr || recorder->pid_ != getpid()) return;
-  const std::scoped_lock lock(recorder->mutex_);
+  std::unique_lock lock(recorder->mutex_, std::try_to_lock);
+  for (int tries = 0; !lock && tries < kMostTries && !recorder->mutex_.IsOwn(); ++tries) {
+    poll(nullptr, 0, kTryMs);
+    lock.try_lock();
+  }
+  if (!lock) return;
   recorder->log_ = nullptr;  // NCCL may be gone
   recorder->Write(/*ended=*/true);
 }

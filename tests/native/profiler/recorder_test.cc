@@ -389,6 +389,33 @@ TEST_F(Recorded, ACommunicatorThatNobodyEndsIsWrittenAtExit) {
   EXPECT_EQ(RowsOf(OnlyFile(), "calls"), (Rows{{"AllReduce 4 ncclFloat32 ", 1}}));
 }
 
+// As a signal handler does in the midst of a write, and while a file system does not answer.
+TEST_F(Recorded, TheProcessExitsWhileAWriteDoesNotEnd) {
+  for (const bool in_other_thread : {false, true}) {
+    EXPECT_EQ(InChild([in_other_thread] {
+                alarm(60);
+                Recorder* const recorder =
+                    Recorder::OfProcess(Log(nullptr, abi::kSubsysInit, kLogPrefix));
+                static std::atomic<bool> is_in_write = false;
+                const auto write = [recorder] { recorder->End(recorder->Begin({})); };
+                if (!in_other_thread) {
+                  on_close = [](int) -> int { std::exit(7); };
+                  write();
+                }
+                on_close = [](int) {
+                  is_in_write = true;
+                  is_in_write.notify_all();
+                  return pause();
+                };
+                std::thread(write).detach();
+                is_in_write.wait(false);
+                return 7;
+              }),
+              7)
+        << in_other_thread;
+  }
+}
+
 TEST_F(Recorded, AForkedChildHasAFileOfItsOwnOrNone) {
   ASSERT_EQ(InChild([] {
               Newest communicator(PROFILER_PLUGIN, "parent", 2, 0);
