@@ -53,7 +53,7 @@ struct Record {
   pid_t pid = 0;
   std::string nccl;  // version; empty: unknown
   time_t started = 0;
-  bool ended = false;  // no call can follow
+  bool ended = false;  // the process: no call can follow
   LostCalls lost;
   std::vector<const RecordedCommunicator*> communicators;
 };

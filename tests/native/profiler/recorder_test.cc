@@ -389,6 +389,27 @@ TEST_F(Recorded, ACommunicatorThatNobodyEndsIsWrittenAtExit) {
   EXPECT_EQ(RowsOf(OnlyFile(), "calls"), (Rows{{"AllReduce 4 ncclFloat32 ", 1}}));
 }
 
+TEST_F(Recorded, OnlyTheEndOfTheProcessIsTheEnd) {
+  EXPECT_EQ(InChild([this] {
+              const auto calls_in_file = [this] {
+                const json::Value file = OnlyFile();
+                if (*file.Find("ended")->AsBool()) std::_Exit(1);
+                const Rows rows = RowsOf(file, "calls");
+                return rows.empty() ? 0 : rows.begin()->second;
+              };
+              for (int i = 0; i < 2; ++i) Newest(PROFILER_PLUGIN, "all", 2, 0).Play({.count = 1});
+              Newest later(PROFILER_PLUGIN, "all", 2, 0);
+              const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+              while (calls_in_file() < 2 && std::chrono::steady_clock::now() < end) {
+                later.Play({.count = 1});
+                std::this_thread::sleep_for(std::chrono::milliseconds(20));
+              }
+              std::_Exit(calls_in_file() < 2 ? 2 : 0);
+              return 0;
+            }),
+            0);
+}
+
 // As a signal handler does in the midst of a write, and while a file system does not answer.
 TEST_F(Recorded, TheProcessExitsWhileAWriteDoesNotEnd) {
   for (const bool in_other_thread : {false, true}) {
