@@ -69,7 +69,7 @@ void Begin(void** context, const NextProfiler::InitArguments& arguments) {
   const uint64_t own = OwnEvents<version>(*made);
   if (made->next != nullptr) {
     next_of_version[version] = made->next;
-    if (!made->next->Init(&made->next_context, arguments, own)) made->next = nullptr;
+    if (!made->next->Init(&made->next_context, arguments, own, log)) made->next = nullptr;
   } else {
     // All communicators have this mask: never, not even for a moment, another one than they need.
     __atomic_store_n(arguments.mask, static_cast<int>(own), __ATOMIC_RELAXED);

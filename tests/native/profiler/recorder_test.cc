@@ -352,6 +352,51 @@ TEST_F(Recorded, AnotherPluginMayChangeItsMask) {
   EXPECT_EQ(CountIn(Content(log), "start 8 "), 8) << Content(log);
 }
 
+TEST_F(Recorded, APluginThatRefusesGetsNothing) {
+  const std::string log = folder_ + "/log";
+  variables_.Set("LOGGING_PROFILER_LOG", log);
+  variables_.Set("NCCLTUNE_RECORD_NEXT", LOGGING_PROFILER_V7);
+  for (const bool records : {true, false}) {
+    for (const bool accepts_first : {true, false}) {
+      fs::remove_all(log);
+      const ScopedVariable folder("NCCLTUNE_RECORD", records ? this->records().c_str() : "");
+      const int expected = (records ? 2 | 4 | 4096 : 0) | (accepts_first ? 8 : 0);
+      EXPECT_EQ(InChild([accepts_first, expected] {
+                  std::unique_ptr<Newest> first;
+                  setenv("LOGGING_PROFILER_MASK", "8", 1);
+                  if (accepts_first) first = std::make_unique<Newest>(PROFILER_PLUGIN, "a", 4, 2);
+                  setenv("LOGGING_PROFILER_FAILS", "1", 1);
+                  setenv("LOGGING_PROFILER_MASK", "512", 1);
+                  Newest refused(PROFILER_PLUGIN, "b", 4, 2, &KeepLine);
+                  Newest again(PROFILER_PLUGIN, "c", 4, 2, &KeepLine);
+                  int lines = 0;
+                  for (const std::string& line : TakeLines()) lines += CountIn(line, "refused");
+                  refused.Play({.count = 1});
+                  return lines == 1 && nccls_mask == expected ? 0 : 1;
+                }),
+                0)
+          << records << accepts_first;
+      EXPECT_EQ(CountIn(Content(log), "start"), 0) << Content(log);
+    }
+  }
+}
+
+TEST_F(Recorded, WhatAnOperatorSetsStays) {
+  variables_.Set("LOGGING_PROFILER_LOG", folder_ + "/log");
+  variables_.Set("LOGGING_PROFILER_MASK", "2");
+  variables_.Set("LOGGING_PROFILER_LATER", "10");
+  variables_.Set("NCCLTUNE_RECORD_NEXT", LOGGING_PROFILER_V7);
+  EXPECT_EQ(InChild([] {
+              Newest communicator(PROFILER_PLUGIN, "all", 4, 2);
+              nccls_mask = 2;  // NCCL 2.31
+              communicator.Play({.count = 1});
+              if (nccls_mask != 2) return 1;
+              for (int i = 0; i < 10; ++i) communicator.Play({.count = 1});
+              return (nccls_mask & 8) != 0 ? 0 : 2;  // the plugin's own change
+            }),
+            0);
+}
+
 TEST_F(Recorded, APluginThatCannotBeUsedIsNamedOnce) {
   variables_.Set("LOGGING_PROFILER_LOG", folder_ + "/log");
   const std::vector<std::tuple<const char*, const char*, std::string>> cases = {
