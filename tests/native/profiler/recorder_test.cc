@@ -381,6 +381,19 @@ TEST_F(Recorded, APluginThatRefusesGetsNothing) {
   }
 }
 
+TEST_F(Recorded, EventsAfterTheEndOfTheirCommunicatorArePassedOn) {
+  const std::string log = folder_ + "/log";
+  variables_.Set("LOGGING_PROFILER_LOG", log);
+  variables_.Set("LOGGING_PROFILER_MASK", "8");
+  variables_.Set("NCCLTUNE_RECORD_NEXT", LOGGING_PROFILER_V7);
+  EXPECT_EQ(InChild([] {
+              Newest(PROFILER_PLUGIN, "all", 4, 2).PlayLate();
+              return 0;
+            }),
+            0);
+  EXPECT_EQ(CountIn(Content(log), "start 8 "), 1) << Content(log);
+}
+
 TEST_F(Recorded, WhatAnOperatorSetsStays) {
   variables_.Set("LOGGING_PROFILER_LOG", folder_ + "/log");
   variables_.Set("LOGGING_PROFILER_MASK", "2");
