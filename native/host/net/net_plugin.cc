@@ -16,6 +16,16 @@ namespace nccltune::host::net {
 namespace {
 
 std::atomic<uint64_t> profiler_calls{0};
+std::atomic<const char*> call_in_progress = nullptr;
+
+// Names the call that this thread makes until the end of the scope.
+class [[nodiscard]] InCall {
+ public:
+  explicit InCall(const char* call) { call_in_progress.store(call, std::memory_order_relaxed); }
+  ~InCall() { call_in_progress.store(nullptr, std::memory_order_relaxed); }
+  InCall(const InCall&) = delete;
+  InCall& operator=(const InCall&) = delete;
+};
 
 // The profiler callback that plugins of interface v10 and later get. The callback accepts each
 // event and counts the calls.
@@ -40,6 +50,7 @@ class Adapter final : public NetPlugin {
 
   abi::Result Init(uint64_t communicator, [[maybe_unused]] int traffic_class,
                    void** context) override {
+    const InCall call("init");
     *context = nullptr;
     config_.traffic_class = traffic_class;
     if constexpr (kVersion >= 11) {
@@ -52,13 +63,18 @@ class Adapter final : public NetPlugin {
   }
 
   abi::Result Finalize([[maybe_unused]] void* context) override {
+    const InCall call("finalize");
     if constexpr (kVersion >= 11) return net_.finalize(context);
     return abi::kSuccess;
   }
 
-  abi::Result Devices(int* count) override { return net_.devices(count); }
+  abi::Result Devices(int* count) override {
+    const InCall call("devices");
+    return net_.devices(count);
+  }
 
   abi::Result GetProperties(int device, NetProperties* properties) override {
+    const InCall call("getProperties");
     Properties got{};
     const abi::Result result = net_.get_properties(device, &got);
     if (result != abi::kSuccess) return result;
@@ -76,6 +92,7 @@ class Adapter final : public NetPlugin {
 
   abi::Result MakeVirtualDevice([[maybe_unused]] const std::vector<int>& members,
                                 [[maybe_unused]] int* device) override {
+    const InCall call("makeVDevice");
     if constexpr (kVersion >= 9) {
       if (net_.make_v_device == nullptr) return abi::kInvalidUsage;
       decltype(Properties::v_device) request{};
@@ -88,6 +105,7 @@ class Adapter final : public NetPlugin {
 
   abi::Result Listen([[maybe_unused]] void* context, int device, void* handle,
                      void** listen_comm) override {
+    const InCall call("listen");
     if constexpr (kVersion >= 11) {
       return net_.listen(context, device, handle, listen_comm);
     } else {
@@ -97,6 +115,7 @@ class Adapter final : public NetPlugin {
 
   abi::Result Connect([[maybe_unused]] void* context, int device, void* handle,
                       void** send_comm) override {
+    const InCall call("connect");
     [[maybe_unused]] abi::NetDeviceHandle* device_handle = nullptr;
     if constexpr (kVersion >= 11) {
       return net_.connect(context, device, handle, send_comm, &device_handle);
@@ -110,6 +129,7 @@ class Adapter final : public NetPlugin {
   }
 
   abi::Result Accept(void* listen_comm, void** recv_comm) override {
+    const InCall call("accept");
     [[maybe_unused]] abi::NetDeviceHandle* device_handle = nullptr;
     if constexpr (kVersion >= 7) {
       return net_.accept(listen_comm, recv_comm, &device_handle);
@@ -119,15 +139,20 @@ class Adapter final : public NetPlugin {
   }
 
   abi::Result RegMr(void* comm, void* data, size_t bytes, int type, void** mhandle) override {
+    const InCall call("regMr");
     using Registered = std::conditional_t<kVersion >= 8, size_t, int>;
     if (kVersion < 8 && bytes > INT_MAX) return abi::kInternalError;
     return net_.reg_mr(comm, data, static_cast<Registered>(bytes), type, mhandle);
   }
 
-  abi::Result DeregMr(void* comm, void* mhandle) override { return net_.dereg_mr(comm, mhandle); }
+  abi::Result DeregMr(void* comm, void* mhandle) override {
+    const InCall call("deregMr");
+    return net_.dereg_mr(comm, mhandle);
+  }
 
   abi::Result Isend(void* send_comm, void* data, size_t bytes, int tag, void* mhandle,
                     [[maybe_unused]] void* phandle, void** request) override {
+    const InCall call("isend");
     if (kVersion < 9 && bytes > INT_MAX) return abi::kInternalError;
     if constexpr (kVersion >= 10) {
       return net_.isend(send_comm, data, bytes, tag, mhandle, phandle, request);
@@ -138,6 +163,7 @@ class Adapter final : public NetPlugin {
 
   abi::Result Irecv(void* recv_comm, void* data, size_t bytes, int tag, void* mhandle,
                     [[maybe_unused]] void* phandle, void** request) override {
+    const InCall call("irecv");
     if (kVersion < 9 && bytes > INT_MAX) return abi::kInternalError;
     auto size = static_cast<Size>(bytes);
     if constexpr (kVersion >= 10) {
@@ -148,11 +174,21 @@ class Adapter final : public NetPlugin {
   }
 
   abi::Result Test(void* request, int* done, int* sizes) override {
+    const InCall call("test");
     return net_.test(request, done, sizes);
   }
-  abi::Result CloseSend(void* send_comm) override { return net_.close_send(send_comm); }
-  abi::Result CloseRecv(void* recv_comm) override { return net_.close_recv(recv_comm); }
-  abi::Result CloseListen(void* listen_comm) override { return net_.close_listen(listen_comm); }
+  abi::Result CloseSend(void* send_comm) override {
+    const InCall call("closeSend");
+    return net_.close_send(send_comm);
+  }
+  abi::Result CloseRecv(void* recv_comm) override {
+    const InCall call("closeRecv");
+    return net_.close_recv(recv_comm);
+  }
+  abi::Result CloseListen(void* listen_comm) override {
+    const InCall call("closeListen");
+    return net_.close_listen(listen_comm);
+  }
 
  private:
   using Size = std::conditional_t<kVersion >= 9, size_t, int>;
@@ -187,6 +223,8 @@ std::string SymbolName(int version) { return "ncclNetPlugin_v" + std::to_string(
 
 }  // namespace
 
+const char* NetPlugin::CallInProgress() { return call_in_progress.load(std::memory_order_relaxed); }
+
 uint64_t NetPlugin::ProfilerCalls() { return profiler_calls.load(std::memory_order_relaxed); }
 
 std::string ResultName(int result) {
@@ -201,6 +239,7 @@ std::string ResultName(int result) {
 
 std::unique_ptr<NetPlugin> NetPlugin::Open(const std::string& path, int interface,
                                            std::string* error) {
+  const InCall call("dlopen");
   SharedLibrary library = SharedLibrary::Open(path, error);
   if (!library) {
     *error = "cannot be opened: " + *error;

@@ -66,6 +66,9 @@ class NetPlugin {
   virtual abi::Result CloseRecv(void* recv_comm) = 0;
   virtual abi::Result CloseListen(void* listen_comm) = 0;
 
+  // Returns the function of the plugin that runs in this process; null if none. Async-signal-safe.
+  static const char* CallInProgress();
+
   // Number of profiler callback calls that plugins of v10 and later made in this process.
   static uint64_t ProfilerCalls();
 

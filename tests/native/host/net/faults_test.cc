@@ -37,6 +37,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"test_fails", "test returned internal error"},
                       Case{"close_fails", "closeRecv returned internal error"},
                       Case{"writes_after_close", "was written to after its connection was closed"},
+                      Case{"init_hangs", "rank 0: no progress for 6 s: init does not return"},
+                      Case{"listen_hangs", "rank 1: no progress for 7 s: listen does not return"},
                       Case{"crash", "was ended by signal 6"}, Case{"exit", "ended with status 0"}),
     [](const auto& instance) { return std::string(instance.param.first); });
 
