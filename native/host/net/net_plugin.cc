@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/net/net_plugin.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <climits>
@@ -45,6 +46,32 @@ class Adapter final : public NetPlugin {
   Adapter(SharedLibrary library, const void* exported)
       : library_(std::move(library)), net_(*static_cast<const Net*>(exported)) {}
 
+  // Returns the name of a null member that NCCL uses without a null check; null if there is none.
+  static const char* Missing(const Net& net) {
+    const std::pair<const char*, bool> members[] = {
+        {"name", net.name != nullptr},
+        {"init", net.init != nullptr},
+        {"devices", net.devices != nullptr},
+        {"getProperties", net.get_properties != nullptr},
+        {"listen", net.listen != nullptr},
+        {"connect", net.connect != nullptr},
+        {"accept", net.accept != nullptr},
+        {"regMr", net.reg_mr != nullptr},
+        {"deregMr", net.dereg_mr != nullptr},
+        {"isend", net.isend != nullptr},
+        {"irecv", net.irecv != nullptr},
+        {"test", net.test != nullptr},
+        {"closeSend", net.close_send != nullptr},
+        {"closeRecv", net.close_recv != nullptr},
+        {"closeListen", net.close_listen != nullptr},
+    };
+    for (const auto& [name, is_set] : members) {
+      if (!is_set) return name;
+    }
+    if constexpr (kVersion >= 11) return net.finalize == nullptr ? "finalize" : nullptr;
+    return nullptr;
+  }
+
   int version() const override { return kVersion; }
   const char* name() const override { return net_.name; }
 
@@ -78,14 +105,17 @@ class Adapter final : public NetPlugin {
     Properties got{};
     const abi::Result result = net_.get_properties(device, &got);
     if (result != abi::kSuccess) return result;
-    properties->name = got.name;
+    properties->name = got.name == nullptr ? "" : got.name;
     properties->pci_path = got.pci_path == nullptr ? "" : got.pci_path;
     properties->speed = got.speed;
     properties->latency = got.latency;
     properties->max_comms = got.max_comms;
     properties->max_recvs = got.max_recvs;
     if constexpr (kVersion >= 9) {
-      properties->members.assign(got.v_device.devices, got.v_device.devices + got.v_device.count);
+      const auto& [count, devices] = got.v_device;
+      properties->member_count = count;
+      properties->most_members = static_cast<int>(std::size(devices));
+      properties->members.assign(devices, devices + std::clamp(count, 0, properties->most_members));
     }
     return abi::kSuccess;
   }
@@ -199,13 +229,20 @@ class Adapter final : public NetPlugin {
 };
 
 template <int kVersion, typename Net, typename Properties>
-std::unique_ptr<NetPlugin> MakeAdapter(SharedLibrary library, const void* exported) {
-  return std::make_unique<Adapter<kVersion, Net, Properties>>(std::move(library), exported);
+std::unique_ptr<NetPlugin> MakeAdapter(SharedLibrary library, const void* exported,
+                                       std::string* error) {
+  using OfVersion = Adapter<kVersion, Net, Properties>;
+  if (const char* const missing = OfVersion::Missing(*static_cast<const Net*>(exported))) {
+    *error = "interface v" + std::to_string(kVersion) + " has no " + missing;
+    return nullptr;
+  }
+  return std::make_unique<OfVersion>(std::move(library), exported);
 }
 
 struct SupportedInterface {
   int version;
-  std::unique_ptr<NetPlugin> (*make)(SharedLibrary library, const void* exported);
+  std::unique_ptr<NetPlugin> (*make)(SharedLibrary library, const void* exported,
+                                     std::string* error);
 };
 
 // The supported interface versions, newest first.
@@ -248,7 +285,7 @@ std::unique_ptr<NetPlugin> NetPlugin::Open(const std::string& path, int interfac
   for (const SupportedInterface& known : kInterfaces) {
     if (interface != 0 && interface != known.version) continue;
     const void* const exported = library.FindAddress(SymbolName(known.version).c_str());
-    if (exported != nullptr) return known.make(std::move(library), exported);
+    if (exported != nullptr) return known.make(std::move(library), exported, error);
   }
   *error = interface == 0 ? "exports no net interface that this program knows"
                           : "exports no " + SymbolName(interface) + " that this program knows";
