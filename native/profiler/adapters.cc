@@ -5,6 +5,7 @@
 // NCCL close the plugin, and a handle only costs further calls. v1 to v3 (NCCL 2.23 to 2.26) are
 // missing on purpose: their init has no number of ranks, without which a size means nothing.
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
@@ -31,7 +32,13 @@ struct Context {
   NextProfiler* next = nullptr;    // null: no other plugin
   void* next_context = nullptr;
   int* mask = nullptr;
+  bool may_get_late_events = false;
+  Context* kept_before = nullptr;
 };
+
+// NCCL's proxy thread, which split communicators share, may report its events after finalize. The
+// recorder asks for none of them, but another plugin may.
+constinit std::atomic<Context*> kept = nullptr;
 
 // The events from which calls and tasks are counted. Kernels (kProfileKernelChannel) would give
 // times, but cost 4 to 13 % in NCCL 2.31.2 (nccl#2355) and are wrong next to broadcasts
@@ -69,7 +76,8 @@ void Begin(void** context, const NextProfiler::InitArguments& arguments) {
   const uint64_t own = OwnEvents<version>(*made);
   if (made->next != nullptr) {
     next_of_version[version] = made->next;
-    if (!made->next->Init(&made->next_context, arguments, own)) made->next = nullptr;
+    made->may_get_late_events = true;
+    if (!made->next->Init(&made->next_context, arguments, own, log)) made->next = nullptr;
   } else {
     // All communicators have this mask: never, not even for a moment, another one than they need.
     __atomic_store_n(arguments.mask, static_cast<int>(own), __ATOMIC_RELAXED);
@@ -84,7 +92,7 @@ void Begin(void** context, const NextProfiler::InitArguments& arguments) {
                                              .device = CurrentDevice(),
                                              .interface_version = version});
   } else if (made->next == nullptr) {
-    return;  // without a context, NCCL calls nothing
+    return;  // StartEvent and Finalize ignore a null context
   }
   *context = made.release();
 }
@@ -243,13 +251,19 @@ abi::Result RecordEventState(void* handle, int state, void* arguments) {
 }
 
 abi::Result Finalize(void* context_pointer) {
-  const std::unique_ptr<Context> context(static_cast<Context*>(context_pointer));
+  std::unique_ptr<Context> context(static_cast<Context*>(context_pointer));
   if (context == nullptr) return abi::kSuccess;
   if (context->next != nullptr && context->next_context != nullptr) {
     context->next->Finalize(context->next_context);
   }
   if (context->recorder != nullptr) {
     Contain([&] { context->recorder->End(context->histogram); });
+  }
+  if (context->may_get_late_events) {
+    context->kept_before = kept;
+    while (!kept.compare_exchange_weak(context->kept_before, context.get())) {
+    }
+    static_cast<void>(context.release());
   }
   return abi::kSuccess;
 }

@@ -108,9 +108,11 @@ NextProfiler* NextProfiler::ForVersion(int version, const Log& log) {
   return chain.by_version[static_cast<size_t>(version)];
 }
 
-bool NextProfiler::Init(void** context, const InitArguments& arguments, uint64_t own) {
+bool NextProfiler::Init(void** context, const InitArguments& arguments, uint64_t own,
+                        const Log& log) {
   // Without events of ours, the plugin has NCCL's own mask, as if it was alone.
   int* const mask = own == 0 ? arguments.mask : &mask_;
+  const int before = has_accepted_ ? __atomic_load_n(mask, __ATOMIC_RELAXED) : 0;
   abi::Result result = abi::kSuccess;
   if (version_ == 4) {
     const auto* const table = reinterpret_cast<const abi::ProfilerV4*>(table_);
@@ -120,8 +122,23 @@ bool NextProfiler::Init(void** context, const InitArguments& arguments, uint64_t
     result = table_->init(context, arguments.communicator_id, mask, arguments.communicator_name,
                           arguments.nodes, arguments.ranks, arguments.rank, arguments.log);
   }
-  if (own != 0) FollowMask(arguments.mask, own);
+  if (result == abi::kSuccess) {
+    has_accepted_ = true;
+  } else {
+    // What it asked for goes nowhere; communicators that it has accepted keep their events.
+    __atomic_store_n(mask, before, __ATOMIC_RELAXED);
+    if (!has_refused_.exchange(true)) {
+      log.Warn("the plugin of NCCLTUNE_RECORD_NEXT refused a communicator (result " +
+               std::to_string(result) + "): it gets no events of such communicators");
+    }
+  }
+  if (own != 0) WriteMask(arguments.mask, own, __atomic_load_n(&mask_, __ATOMIC_RELAXED));
   return result == abi::kSuccess;
+}
+
+void NextProfiler::WriteMask(int* mask, uint64_t own, int theirs) {
+  __atomic_store_n(mask, static_cast<int>(own) | theirs, __ATOMIC_RELAXED);
+  written_ = theirs;
 }
 
 void NextProfiler::Start(void* context, void** handle, const PassedEvent& passed,

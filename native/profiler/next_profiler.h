@@ -4,6 +4,7 @@
 #ifndef NCCLTUNE_PROFILER_NEXT_PROFILER_H_
 #define NCCLTUNE_PROFILER_NEXT_PROFILER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -35,9 +36,9 @@ class NextProfiler {
     int rank;
     abi::LogFunction log;
   };
-  // Sets *context. Returns whether the plugin has accepted. `own` are the events that the recorder
-  // needs.
-  bool Init(void** context, const InitArguments& arguments, uint64_t own);
+  // Sets *context. Returns whether the plugin has accepted; the first refusal is logged. `own` are
+  // the events that the recorder needs.
+  bool Init(void** context, const InitArguments& arguments, uint64_t own, const Log& log);
 
   struct PassedEvent {
     uint64_t type;
@@ -53,22 +54,26 @@ class NextProfiler {
   }
   abi::Result Finalize(void* context) const { return table_->finalize(context); }
 
-  // Makes NCCL's mask follow the plugin's, which it may change at any time.
-  void FollowMask(int* mask, uint64_t own) const {
-    const int wanted = static_cast<int>(own) | __atomic_load_n(&mask_, __ATOMIC_RELAXED);
-    if (__atomic_load_n(mask, __ATOMIC_RELAXED) != wanted) {
-      __atomic_store_n(mask, wanted, __ATOMIC_RELAXED);
-    }
+  // Makes NCCL's mask follow the plugin's, which it may change at any time. Otherwise leaves it as
+  // NCCL, or an operator, has set it.
+  void FollowMask(int* mask, uint64_t own) {
+    const int theirs = __atomic_load_n(&mask_, __ATOMIC_RELAXED);
+    if (theirs != written_) WriteMask(mask, own, theirs);
   }
 
  private:
   NextProfiler(int version, const void* table)
       : version_(version), table_(static_cast<const abi::ProfilerV5*>(table)) {}
 
+  void WriteMask(int* mask, uint64_t own, int theirs);
+
   int version_;
   // For v4 too, whose functions other than init have the same positions and arguments.
   const abi::ProfilerV5* table_;
-  int mask_ = 0;  // the plugin's
+  int mask_ = 0;                  // the plugin's
+  std::atomic<int> written_ = 0;  // the plugin's mask of which NCCL's was made last
+  std::atomic<bool> has_accepted_ = false;
+  std::atomic<bool> has_refused_ = false;
 };
 
 }  // namespace nccltune::profiler

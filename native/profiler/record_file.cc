@@ -14,6 +14,7 @@
 
 #include "common/descriptor.h"
 #include "common/text.h"
+#include "common/token.h"
 
 namespace nccltune::profiler {
 namespace {
@@ -150,7 +151,7 @@ std::string RecordFile::Write(const std::string& text) {
   // Processes of two containers or jobs may have the same host name and process id.
   const std::string stem = name_.substr(0, name_.size() - std::string_view(".json").size());
   for (int number = 2; !is_taken_; ++number) {
-    const Descriptor file(open(path().c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666));
+    const Descriptor file(open(path().c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644));
     if (file.fd() >= 0) {
       is_taken_ = true;
     } else if (errno != EEXIST || number > kMostNames) {
@@ -159,18 +160,24 @@ std::string RecordFile::Write(const std::string& text) {
       name_ = stem + "-" + std::to_string(number) + ".json";
     }
   }
-  // Readers skip hidden files.
-  const std::string hidden = folder_ + "/." + name_ + ".new";
-  {
-    const Descriptor file(open(hidden.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666));
-    if (file.fd() < 0) return ErrorWords(errno);
-    if (!WriteAll(file.fd(), text)) {
-      const std::string reason = ErrorWords(errno);
-      unlink(hidden.c_str());
-      return reason;
-    }
+  if (hidden_.empty()) {
+    uint64_t random = 0;  // stays 0 if the kernel has none: O_EXCL alone is then the protection
+    RandomBytes(&random, sizeof(random));
+    // Readers skip hidden files.
+    hidden_ = folder_ + "/." + name_ + "." + Hex64(random) + ".new";
   }
-  return std::rename(hidden.c_str(), path().c_str()) == 0 ? "" : ErrorWords(errno);
+  unlink(hidden_.c_str());  // left by a write that an exception or a signal ended
+  constexpr int kFlags = O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC;
+  Descriptor file(open(hidden_.c_str(), kFlags, 0644));
+  if (file.fd() < 0) return ErrorWords(errno);
+  // Network file systems report a full disk at close.
+  if (WriteAll(file.fd(), text) && close(file.Release()) == 0 &&
+      std::rename(hidden_.c_str(), path().c_str()) == 0) {
+    return "";
+  }
+  const std::string reason = ErrorWords(errno);
+  unlink(hidden_.c_str());
+  return reason;
 }
 
 bool RecordFile::IsAskedFor() {

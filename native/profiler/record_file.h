@@ -53,7 +53,7 @@ struct Record {
   pid_t pid = 0;
   std::string nccl;  // version; empty: unknown
   time_t started = 0;
-  bool ended = false;  // no call can follow
+  bool ended = false;  // the process: no call can follow
   LostCalls lost;
   std::vector<const RecordedCommunicator*> communicators;
 };
@@ -79,6 +79,7 @@ class RecordFile {
  private:
   std::string folder_;
   std::string name_;
+  std::string hidden_;  // path of the file that becomes the next one; nobody can foresee it
   bool is_taken_ = false;
   timespec asked_{};
 };

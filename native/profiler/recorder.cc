@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profiler/recorder.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,8 +17,11 @@ namespace nccltune::profiler {
 namespace {
 
 constexpr time_t kNever = std::numeric_limits<time_t>::max();
-// A program that makes and ends communicators in a loop does not write the file each time.
 constexpr time_t kLeastSeconds = 1;
+
+// At exit, another thread that holds the recorder is waited for this long.
+constexpr int kTryMs = 10;
+constexpr int kMostTries = 1000 / kTryMs;
 
 std::atomic<Recorder*> of_process = nullptr;
 
@@ -68,6 +72,7 @@ void Recorder::Open(const Log& log) {
 
 Histogram* Recorder::Begin(CommunicatorFacts facts) {
   const std::scoped_lock lock(mutex_);
+  if (Now() >= next_write_) Write(/*ended=*/false);  // what an End put off, before it is overtaken
   running_.push_back(std::make_unique<RecordedCommunicator>());
   running_.back()->facts = std::move(facts);
   return &running_.back()->histogram;
@@ -100,7 +105,14 @@ void Recorder::End(const Histogram* histogram) {
       lost_.bytes += row.total;
     });
   }
-  if (running_.empty() && Now() >= last_write_ + kLeastSeconds) Write(/*ended=*/true);
+  // A program that makes and ends communicators in a loop does not write the file each time.
+  if (!running_.empty()) return;
+  next_write_ = std::min(next_write_, last_write_ + kLeastSeconds);
+  if (Now() >= next_write_) {
+    Write(/*ended=*/false);  // other communicators may follow
+  } else {
+    next_check_ = next_write_;
+  }
 }
 
 void Recorder::CheckFile(time_t now) {
@@ -122,7 +134,7 @@ void Recorder::Write(bool ended) {
   }
   const std::string error = file_.Write(RecordText(record, words_));
   last_write_ = Now();
-  if (every_ > 0) next_write_ = last_write_ + every_;
+  next_write_ = every_ > 0 ? last_write_ + every_ : kNever;
   if (!error.empty() && !std::exchange(has_warned_, true)) {
     Log(log_, abi::kSubsysInit, kLogPrefix)
         .Warn(Printable(file_.path(), 300) + ": " + error +
@@ -134,7 +146,12 @@ void Recorder::WriteAtExit() {
   Recorder* const recorder = of_process.load(std::memory_order_acquire);
   // A forked child that used no NCCL ends here, too.
   if (recorder == nullptr || recorder->pid_ != getpid()) return;
-  const std::scoped_lock lock(recorder->mutex_);
+  std::unique_lock lock(recorder->mutex_, std::try_to_lock);
+  for (int tries = 0; !lock && tries < kMostTries && !recorder->mutex_.IsOwn(); ++tries) {
+    poll(nullptr, 0, kTryMs);
+    lock.try_lock();
+  }
+  if (!lock) return;
   recorder->log_ = nullptr;  // NCCL may be gone
   recorder->Write(/*ended=*/true);
 }

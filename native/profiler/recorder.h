@@ -11,6 +11,7 @@
 #ifndef NCCLTUNE_PROFILER_RECORDER_H_
 #define NCCLTUNE_PROFILER_RECORDER_H_
 
+#include <pthread.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -40,6 +41,29 @@ inline constexpr size_t kMostEnded = 64;
 // Seconds between looks at the file that asks for a write.
 inline constexpr time_t kCheckSeconds = 10;
 
+// A mutex that knows whether this thread holds it.
+class OwnedMutex {
+ public:
+  void lock() {
+    mutex_.lock();
+    owner_ = pthread_self();
+  }
+  bool try_lock() {
+    if (IsOwn() || !mutex_.try_lock()) return false;
+    owner_ = pthread_self();
+    return true;
+  }
+  void unlock() {
+    owner_ = pthread_t{};
+    mutex_.unlock();
+  }
+  bool IsOwn() const { return owner_ == pthread_self(); }
+
+ private:
+  std::mutex mutex_;
+  std::atomic<pthread_t> owner_ = pthread_t{};
+};
+
 class Recorder {
  public:
   // Returns the recorder of this process, never destroyed; null if NCCLTUNE_RECORD is not set. A
@@ -60,7 +84,8 @@ class Recorder {
     if (now.tv_sec >= next_check_.load(std::memory_order_relaxed)) CheckFile(now.tv_sec);
   }
 
-  // Writes the file of this process, if it has a recorder: at its end.
+  // Writes the file of this process, if it has a recorder: at its end. Gives up if a call that
+  // exit interrupted in this thread, or one of another thread for a second, holds the recorder.
   static void WriteAtExit();
 
  private:
@@ -75,7 +100,7 @@ class Recorder {
   WordTable words_;
   std::atomic<time_t> next_check_ = 0;
 
-  std::mutex mutex_;  // of all members below
+  OwnedMutex mutex_;  // of all members below
   abi::LogFunction log_ = nullptr;
   RecordFile file_;
   time_t every_ = 0;

@@ -39,6 +39,12 @@ void PluginEndpoint::Init() {
                   std::to_string(count) + " devices");
   }
   check("getProperties", plugin_->GetProperties(device_, &properties_));
+  if (const int members = properties_.member_count;
+      members < 0 || members > properties_.most_members) {
+    process_.Fail("device " + std::to_string(device_) + ": getProperties gives " +
+                  std::to_string(members) + " members, at most " +
+                  std::to_string(properties_.most_members) + " are possible");
+  }
 }
 
 void PluginEndpoint::Connect() {

@@ -23,6 +23,27 @@ constexpr int kRetryMs = 20;
 constexpr int kPollMs = 200;
 constexpr int kClosingMs = 2000;
 
+// What the signal handler writes, which may only use this and write.
+char no_progress[64] = {};
+
+void EndWhatDoesNotReturn(int /*signal*/) {
+  const char* const call = NetPlugin::CallInProgress();
+  char line[128];
+  size_t length = 0;
+  const auto add = [&](const char* text) {
+    while (*text != '\0') line[length++] = *text++;
+  };
+  add(no_progress);
+  if (call != nullptr) {
+    add(": ");
+    add(call);
+    add(" does not return");
+  }
+  add("\n");
+  static_cast<void>(write(STDERR_FILENO, line, length) == 0);
+  _exit(kFailed);
+}
+
 Descriptor Stream() { return Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)); }
 
 }  // namespace
@@ -126,6 +147,20 @@ std::optional<std::string> PeerLink::Take(PeerMessage type) {
   return text;
 }
 
+HostProcess::HostProcess(const NetCheckOptions& options, int rank, std::unique_ptr<PeerLink> link,
+                         pid_t peer)
+    : options_(options),
+      rank_(rank),
+      // If both ranks hang, rank 0 reports.
+      most_seconds_(2 * static_cast<unsigned>(options.timeout_s) + static_cast<unsigned>(rank)),
+      link_(std::move(link)),
+      peer_(peer) {
+  std::snprintf(no_progress, sizeof no_progress, "error: rank %d: no progress for %u s", rank,
+                most_seconds_);
+  signal(SIGALRM, EndWhatDoesNotReturn);
+  alarm(most_seconds_);
+}
+
 void HostProcess::Fail(const std::string& text) {
   // An error here may be caused by an earlier error in the other process, which is then reported
   // instead.
@@ -137,7 +172,7 @@ void HostProcess::Fail(const std::string& text) {
 }
 
 void HostProcess::Look(int wait_ms) {
-  alarm(2 * static_cast<unsigned>(options_.timeout_s));
+  alarm(most_seconds_);
   link_->Poll(wait_ms);
   if (link_->Take(PeerMessage::kClosing)) peer_closing_ = true;
   const std::optional<std::string> failure = link_->Take(PeerMessage::kFailure);

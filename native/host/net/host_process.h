@@ -95,8 +95,8 @@ struct PeerLossError {
 class HostProcess {
  public:
   // `peer` is the process id of rank 1 if rank 0 may send it signals, else 0.
-  HostProcess(const NetCheckOptions& options, int rank, std::unique_ptr<PeerLink> link, pid_t peer)
-      : options_(options), rank_(rank), link_(std::move(link)), peer_(peer) {}
+  // From now on, a signal ends this process if Look is not called for twice the timeout.
+  HostProcess(const NetCheckOptions& options, int rank, std::unique_ptr<PeerLink> link, pid_t peer);
 
   const NetCheckOptions& options() const { return options_; }
   int rank() const { return rank_; }
@@ -135,6 +135,7 @@ class HostProcess {
 
   const NetCheckOptions& options_;
   const int rank_;
+  const unsigned most_seconds_;  // without progress
   std::unique_ptr<PeerLink> link_;
   const pid_t peer_;
   bool peer_closing_ = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/net/net_plugin.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <climits>
@@ -16,6 +17,16 @@ namespace nccltune::host::net {
 namespace {
 
 std::atomic<uint64_t> profiler_calls{0};
+std::atomic<const char*> call_in_progress = nullptr;
+
+// Names the call that this thread makes until the end of the scope.
+class [[nodiscard]] InCall {
+ public:
+  explicit InCall(const char* call) { call_in_progress.store(call, std::memory_order_relaxed); }
+  ~InCall() { call_in_progress.store(nullptr, std::memory_order_relaxed); }
+  InCall(const InCall&) = delete;
+  InCall& operator=(const InCall&) = delete;
+};
 
 // The profiler callback that plugins of interface v10 and later get. The callback accepts each
 // event and counts the calls.
@@ -35,11 +46,38 @@ class Adapter final : public NetPlugin {
   Adapter(SharedLibrary library, const void* exported)
       : library_(std::move(library)), net_(*static_cast<const Net*>(exported)) {}
 
+  // Returns the name of a null member that NCCL uses without a null check; null if there is none.
+  static const char* Missing(const Net& net) {
+    const std::pair<const char*, bool> members[] = {
+        {"name", net.name != nullptr},
+        {"init", net.init != nullptr},
+        {"devices", net.devices != nullptr},
+        {"getProperties", net.get_properties != nullptr},
+        {"listen", net.listen != nullptr},
+        {"connect", net.connect != nullptr},
+        {"accept", net.accept != nullptr},
+        {"regMr", net.reg_mr != nullptr},
+        {"deregMr", net.dereg_mr != nullptr},
+        {"isend", net.isend != nullptr},
+        {"irecv", net.irecv != nullptr},
+        {"test", net.test != nullptr},
+        {"closeSend", net.close_send != nullptr},
+        {"closeRecv", net.close_recv != nullptr},
+        {"closeListen", net.close_listen != nullptr},
+    };
+    for (const auto& [name, is_set] : members) {
+      if (!is_set) return name;
+    }
+    if constexpr (kVersion >= 11) return net.finalize == nullptr ? "finalize" : nullptr;
+    return nullptr;
+  }
+
   int version() const override { return kVersion; }
   const char* name() const override { return net_.name; }
 
   abi::Result Init(uint64_t communicator, [[maybe_unused]] int traffic_class,
                    void** context) override {
+    const InCall call("init");
     *context = nullptr;
     config_.traffic_class = traffic_class;
     if constexpr (kVersion >= 11) {
@@ -52,30 +90,39 @@ class Adapter final : public NetPlugin {
   }
 
   abi::Result Finalize([[maybe_unused]] void* context) override {
+    const InCall call("finalize");
     if constexpr (kVersion >= 11) return net_.finalize(context);
     return abi::kSuccess;
   }
 
-  abi::Result Devices(int* count) override { return net_.devices(count); }
+  abi::Result Devices(int* count) override {
+    const InCall call("devices");
+    return net_.devices(count);
+  }
 
   abi::Result GetProperties(int device, NetProperties* properties) override {
+    const InCall call("getProperties");
     Properties got{};
     const abi::Result result = net_.get_properties(device, &got);
     if (result != abi::kSuccess) return result;
-    properties->name = got.name;
+    properties->name = got.name == nullptr ? "" : got.name;
     properties->pci_path = got.pci_path == nullptr ? "" : got.pci_path;
     properties->speed = got.speed;
     properties->latency = got.latency;
     properties->max_comms = got.max_comms;
     properties->max_recvs = got.max_recvs;
     if constexpr (kVersion >= 9) {
-      properties->members.assign(got.v_device.devices, got.v_device.devices + got.v_device.count);
+      const auto& [count, devices] = got.v_device;
+      properties->member_count = count;
+      properties->most_members = static_cast<int>(std::size(devices));
+      properties->members.assign(devices, devices + std::clamp(count, 0, properties->most_members));
     }
     return abi::kSuccess;
   }
 
   abi::Result MakeVirtualDevice([[maybe_unused]] const std::vector<int>& members,
                                 [[maybe_unused]] int* device) override {
+    const InCall call("makeVDevice");
     if constexpr (kVersion >= 9) {
       if (net_.make_v_device == nullptr) return abi::kInvalidUsage;
       decltype(Properties::v_device) request{};
@@ -88,6 +135,7 @@ class Adapter final : public NetPlugin {
 
   abi::Result Listen([[maybe_unused]] void* context, int device, void* handle,
                      void** listen_comm) override {
+    const InCall call("listen");
     if constexpr (kVersion >= 11) {
       return net_.listen(context, device, handle, listen_comm);
     } else {
@@ -97,6 +145,7 @@ class Adapter final : public NetPlugin {
 
   abi::Result Connect([[maybe_unused]] void* context, int device, void* handle,
                       void** send_comm) override {
+    const InCall call("connect");
     [[maybe_unused]] abi::NetDeviceHandle* device_handle = nullptr;
     if constexpr (kVersion >= 11) {
       return net_.connect(context, device, handle, send_comm, &device_handle);
@@ -110,6 +159,7 @@ class Adapter final : public NetPlugin {
   }
 
   abi::Result Accept(void* listen_comm, void** recv_comm) override {
+    const InCall call("accept");
     [[maybe_unused]] abi::NetDeviceHandle* device_handle = nullptr;
     if constexpr (kVersion >= 7) {
       return net_.accept(listen_comm, recv_comm, &device_handle);
@@ -119,15 +169,20 @@ class Adapter final : public NetPlugin {
   }
 
   abi::Result RegMr(void* comm, void* data, size_t bytes, int type, void** mhandle) override {
+    const InCall call("regMr");
     using Registered = std::conditional_t<kVersion >= 8, size_t, int>;
     if (kVersion < 8 && bytes > INT_MAX) return abi::kInternalError;
     return net_.reg_mr(comm, data, static_cast<Registered>(bytes), type, mhandle);
   }
 
-  abi::Result DeregMr(void* comm, void* mhandle) override { return net_.dereg_mr(comm, mhandle); }
+  abi::Result DeregMr(void* comm, void* mhandle) override {
+    const InCall call("deregMr");
+    return net_.dereg_mr(comm, mhandle);
+  }
 
   abi::Result Isend(void* send_comm, void* data, size_t bytes, int tag, void* mhandle,
                     [[maybe_unused]] void* phandle, void** request) override {
+    const InCall call("isend");
     if (kVersion < 9 && bytes > INT_MAX) return abi::kInternalError;
     if constexpr (kVersion >= 10) {
       return net_.isend(send_comm, data, bytes, tag, mhandle, phandle, request);
@@ -138,6 +193,7 @@ class Adapter final : public NetPlugin {
 
   abi::Result Irecv(void* recv_comm, void* data, size_t bytes, int tag, void* mhandle,
                     [[maybe_unused]] void* phandle, void** request) override {
+    const InCall call("irecv");
     if (kVersion < 9 && bytes > INT_MAX) return abi::kInternalError;
     auto size = static_cast<Size>(bytes);
     if constexpr (kVersion >= 10) {
@@ -148,11 +204,21 @@ class Adapter final : public NetPlugin {
   }
 
   abi::Result Test(void* request, int* done, int* sizes) override {
+    const InCall call("test");
     return net_.test(request, done, sizes);
   }
-  abi::Result CloseSend(void* send_comm) override { return net_.close_send(send_comm); }
-  abi::Result CloseRecv(void* recv_comm) override { return net_.close_recv(recv_comm); }
-  abi::Result CloseListen(void* listen_comm) override { return net_.close_listen(listen_comm); }
+  abi::Result CloseSend(void* send_comm) override {
+    const InCall call("closeSend");
+    return net_.close_send(send_comm);
+  }
+  abi::Result CloseRecv(void* recv_comm) override {
+    const InCall call("closeRecv");
+    return net_.close_recv(recv_comm);
+  }
+  abi::Result CloseListen(void* listen_comm) override {
+    const InCall call("closeListen");
+    return net_.close_listen(listen_comm);
+  }
 
  private:
   using Size = std::conditional_t<kVersion >= 9, size_t, int>;
@@ -163,13 +229,20 @@ class Adapter final : public NetPlugin {
 };
 
 template <int kVersion, typename Net, typename Properties>
-std::unique_ptr<NetPlugin> MakeAdapter(SharedLibrary library, const void* exported) {
-  return std::make_unique<Adapter<kVersion, Net, Properties>>(std::move(library), exported);
+std::unique_ptr<NetPlugin> MakeAdapter(SharedLibrary library, const void* exported,
+                                       std::string* error) {
+  using OfVersion = Adapter<kVersion, Net, Properties>;
+  if (const char* const missing = OfVersion::Missing(*static_cast<const Net*>(exported))) {
+    *error = "interface v" + std::to_string(kVersion) + " has no " + missing;
+    return nullptr;
+  }
+  return std::make_unique<OfVersion>(std::move(library), exported);
 }
 
 struct SupportedInterface {
   int version;
-  std::unique_ptr<NetPlugin> (*make)(SharedLibrary library, const void* exported);
+  std::unique_ptr<NetPlugin> (*make)(SharedLibrary library, const void* exported,
+                                     std::string* error);
 };
 
 // The supported interface versions, newest first.
@@ -187,6 +260,8 @@ std::string SymbolName(int version) { return "ncclNetPlugin_v" + std::to_string(
 
 }  // namespace
 
+const char* NetPlugin::CallInProgress() { return call_in_progress.load(std::memory_order_relaxed); }
+
 uint64_t NetPlugin::ProfilerCalls() { return profiler_calls.load(std::memory_order_relaxed); }
 
 std::string ResultName(int result) {
@@ -201,6 +276,7 @@ std::string ResultName(int result) {
 
 std::unique_ptr<NetPlugin> NetPlugin::Open(const std::string& path, int interface,
                                            std::string* error) {
+  const InCall call("dlopen");
   SharedLibrary library = SharedLibrary::Open(path, error);
   if (!library) {
     *error = "cannot be opened: " + *error;
@@ -209,7 +285,7 @@ std::unique_ptr<NetPlugin> NetPlugin::Open(const std::string& path, int interfac
   for (const SupportedInterface& known : kInterfaces) {
     if (interface != 0 && interface != known.version) continue;
     const void* const exported = library.FindAddress(SymbolName(known.version).c_str());
-    if (exported != nullptr) return known.make(std::move(library), exported);
+    if (exported != nullptr) return known.make(std::move(library), exported, error);
   }
   *error = interface == 0 ? "exports no net interface that this program knows"
                           : "exports no " + SymbolName(interface) + " that this program knows";

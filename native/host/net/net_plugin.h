@@ -26,7 +26,10 @@ struct NetProperties {
   float latency = 0;
   int max_comms = 0;
   int max_recvs = 0;
-  std::vector<int> members;  // the NICs of a virtual device, since v9
+  // The NICs of a virtual device, since v9, and what the plugin and the interface say how many.
+  std::vector<int> members;
+  int member_count = 0;
+  int most_members = 0;
 };
 
 // The functions return NCCL's result code. They may be called from every thread from which NCCL
@@ -34,7 +37,7 @@ struct NetProperties {
 class NetPlugin {
  public:
   // Opens the plugin with that interface version; 0 means the newest version that both the plugin
-  // and this program have. Returns null with *error if there is none.
+  // and this program have. Returns null with *error if there is none, or if it is incomplete.
   static std::unique_ptr<NetPlugin> Open(const std::string& path, int interface,
                                          std::string* error);
 
@@ -65,6 +68,9 @@ class NetPlugin {
   virtual abi::Result CloseSend(void* send_comm) = 0;
   virtual abi::Result CloseRecv(void* recv_comm) = 0;
   virtual abi::Result CloseListen(void* listen_comm) = 0;
+
+  // Returns the function of the plugin that runs in this process; null if none. Async-signal-safe.
+  static const char* CallInProgress();
 
   // Number of profiler callback calls that plugins of v10 and later made in this process.
   static uint64_t ProfilerCalls();

@@ -81,7 +81,7 @@ def read_recorder(file: BinaryIO, name: str) -> Iterator[Recorded]:
     if lost:
         yield Unread("calls and tasks that had no place in the recorder are missing", number=lost)
     if not record.ended:
-        yield Unread("the process had not ended: later calls are missing")
+        yield Unread("the process had not ended: later calls may be missing")
 
 
 def _read(file: BinaryIO) -> _Record:

@@ -33,9 +33,16 @@ Invitation WithEnds(size_t count, const std::string& prefix) {
 }
 
 Bytes Written(const Invitation& invitation) {
+  std::array<std::byte, kHandleBytes + 64> memory;
+  memory.fill(std::byte{0xee});
+  const auto handle = std::span(memory).first<kHandleBytes>();
+  WriteHandle(invitation, handle);
+  SetAttempt(handle, 0);
+  EXPECT_TRUE(std::all_of(memory.begin() + kHandleBytes, memory.end(), [](std::byte byte) {
+    return byte == std::byte{0xee};
+  })) << "written behind the handle";
   Bytes bytes;
-  bytes.fill(std::byte{0xee});
-  WriteHandle(invitation, bytes);
+  std::ranges::copy(handle, bytes.begin());
   return bytes;
 }
 

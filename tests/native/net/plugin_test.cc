@@ -150,6 +150,21 @@ TYPED_TEST(VersionTest, PropertiesOfAVirtualNicAndTheirNamesStay) {
   EXPECT_EQ(first.name, again.name) << "NCCL keeps the pointer";
 }
 
+TYPED_TEST(VersionTest, NothingBehindTheHandleIsWritten) {
+  std::array<std::byte, 2 * abi::kNetHandleBytes> memory;
+  for (const bool listens : {true, false}) {
+    memory.fill(std::byte{0xee});
+    void* comm = nullptr;
+    const abi::Result result =
+        listens ? TypeParam::Listen(this->context_, 0, memory.data(), &comm)
+                : TypeParam::Connect(this->context_, 0, nullptr, memory.data(), &comm);
+    ASSERT_EQ(result, abi::kSuccess);
+    for (size_t i = 0; i < memory.size(); ++i) {
+      ASSERT_EQ(memory.at(i), i < abi::kNetHandleBytes ? std::byte{0x11} : std::byte{0xee}) << i;
+    }
+  }
+}
+
 TYPED_TEST(VersionTest, NoSuchDevice) {
   for (const int device : {-1, 2, 1 << 30}) {
     typename TypeParam::Properties properties;

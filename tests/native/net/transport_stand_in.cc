@@ -32,6 +32,7 @@ void Keep(const ConnectionContext& context, const Device& device, Handle handle)
   stand_in.context.emplace(context);
   stand_in.device = &device;
   stand_in.handle = handle.data();
+  std::ranges::fill(handle, std::byte{0x11});
 }
 
 void Keep(const void* of, const void* data, size_t bytes) {

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "abi/profiler_v4.h"
 #include "abi/profiler_v7.h"
@@ -84,6 +85,16 @@ class PlayedCommunicator {
   }
   PlayedCommunicator(const PlayedCommunicator&) = delete;
   PlayedCommunicator& operator=(const PlayedCommunicator&) = delete;
+
+  // An event of a proxy thread that another communicator keeps running.
+  void PlayLate() {
+    table_->finalize(context_);
+    // Takes the memory that finalize has freed.
+    std::vector<std::string> taken;
+    for (size_t i = 0; i < 1000; ++i) taken.emplace_back(24 + i % 48, 'x');
+    Start(abi::kProfileProxyOp, nullptr, [](Event*) {});
+    context_ = nullptr;
+  }
 
   abi::Result result() const { return result_; }
   void* context() const { return context_; }

@@ -24,10 +24,19 @@
 #include <vector>
 
 #include "common/json.h"
+#include "common/text.h"
 #include "log_line.h"
 #include "nccl_calls.h"
 #include "program_output.h"
 #include "scoped_variable.h"
+
+// What the recorder's close of a file does first, in the tests that link it.
+static int (*on_close)(int file) = nullptr;
+extern "C" int __real_close(int file);
+extern "C" int __wrap_close(int file) {
+  const int result = on_close == nullptr ? 0 : on_close(file);
+  return __real_close(file) == 0 ? result : -1;
+}
 
 namespace nccltune::profiler {
 namespace {
@@ -343,6 +352,64 @@ TEST_F(Recorded, AnotherPluginMayChangeItsMask) {
   EXPECT_EQ(CountIn(Content(log), "start 8 "), 8) << Content(log);
 }
 
+TEST_F(Recorded, APluginThatRefusesGetsNothing) {
+  const std::string log = folder_ + "/log";
+  variables_.Set("LOGGING_PROFILER_LOG", log);
+  variables_.Set("NCCLTUNE_RECORD_NEXT", LOGGING_PROFILER_V7);
+  for (const bool records : {true, false}) {
+    for (const bool accepts_first : {true, false}) {
+      fs::remove_all(log);
+      const ScopedVariable folder("NCCLTUNE_RECORD", records ? this->records().c_str() : "");
+      const int expected = (records ? 2 | 4 | 4096 : 0) | (accepts_first ? 8 : 0);
+      EXPECT_EQ(InChild([accepts_first, expected] {
+                  std::unique_ptr<Newest> first;
+                  setenv("LOGGING_PROFILER_MASK", "8", 1);
+                  if (accepts_first) first = std::make_unique<Newest>(PROFILER_PLUGIN, "a", 4, 2);
+                  setenv("LOGGING_PROFILER_FAILS", "1", 1);
+                  setenv("LOGGING_PROFILER_MASK", "512", 1);
+                  Newest refused(PROFILER_PLUGIN, "b", 4, 2, &KeepLine);
+                  Newest again(PROFILER_PLUGIN, "c", 4, 2, &KeepLine);
+                  int lines = 0;
+                  for (const std::string& line : TakeLines()) lines += CountIn(line, "refused");
+                  refused.Play({.count = 1});
+                  return lines == 1 && nccls_mask == expected ? 0 : 1;
+                }),
+                0)
+          << records << accepts_first;
+      EXPECT_EQ(CountIn(Content(log), "start"), 0) << Content(log);
+    }
+  }
+}
+
+TEST_F(Recorded, EventsAfterTheEndOfTheirCommunicatorArePassedOn) {
+  const std::string log = folder_ + "/log";
+  variables_.Set("LOGGING_PROFILER_LOG", log);
+  variables_.Set("LOGGING_PROFILER_MASK", "8");
+  variables_.Set("NCCLTUNE_RECORD_NEXT", LOGGING_PROFILER_V7);
+  EXPECT_EQ(InChild([] {
+              Newest(PROFILER_PLUGIN, "all", 4, 2).PlayLate();
+              return 0;
+            }),
+            0);
+  EXPECT_EQ(CountIn(Content(log), "start 8 "), 1) << Content(log);
+}
+
+TEST_F(Recorded, WhatAnOperatorSetsStays) {
+  variables_.Set("LOGGING_PROFILER_LOG", folder_ + "/log");
+  variables_.Set("LOGGING_PROFILER_MASK", "2");
+  variables_.Set("LOGGING_PROFILER_LATER", "10");
+  variables_.Set("NCCLTUNE_RECORD_NEXT", LOGGING_PROFILER_V7);
+  EXPECT_EQ(InChild([] {
+              Newest communicator(PROFILER_PLUGIN, "all", 4, 2);
+              nccls_mask = 2;  // NCCL 2.31
+              communicator.Play({.count = 1});
+              if (nccls_mask != 2) return 1;
+              for (int i = 0; i < 10; ++i) communicator.Play({.count = 1});
+              return (nccls_mask & 8) != 0 ? 0 : 2;  // the plugin's own change
+            }),
+            0);
+}
+
 TEST_F(Recorded, APluginThatCannotBeUsedIsNamedOnce) {
   variables_.Set("LOGGING_PROFILER_LOG", folder_ + "/log");
   const std::vector<std::tuple<const char*, const char*, std::string>> cases = {
@@ -378,6 +445,54 @@ TEST_F(Recorded, ACommunicatorThatNobodyEndsIsWrittenAtExit) {
             0);
   EXPECT_TRUE(*OnlyFile().Find("ended")->AsBool());
   EXPECT_EQ(RowsOf(OnlyFile(), "calls"), (Rows{{"AllReduce 4 ncclFloat32 ", 1}}));
+}
+
+TEST_F(Recorded, OnlyTheEndOfTheProcessIsTheEnd) {
+  EXPECT_EQ(InChild([this] {
+              const auto calls_in_file = [this] {
+                const json::Value file = OnlyFile();
+                if (*file.Find("ended")->AsBool()) std::_Exit(1);
+                const Rows rows = RowsOf(file, "calls");
+                return rows.empty() ? 0 : rows.begin()->second;
+              };
+              for (int i = 0; i < 2; ++i) Newest(PROFILER_PLUGIN, "all", 2, 0).Play({.count = 1});
+              Newest later(PROFILER_PLUGIN, "all", 2, 0);
+              const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+              while (calls_in_file() < 2 && std::chrono::steady_clock::now() < end) {
+                later.Play({.count = 1});
+                std::this_thread::sleep_for(std::chrono::milliseconds(20));
+              }
+              std::_Exit(calls_in_file() < 2 ? 2 : 0);
+              return 0;
+            }),
+            0);
+}
+
+// As a signal handler does in the midst of a write, and while a file system does not answer.
+TEST_F(Recorded, TheProcessExitsWhileAWriteDoesNotEnd) {
+  for (const bool in_other_thread : {false, true}) {
+    EXPECT_EQ(InChild([in_other_thread] {
+                alarm(60);
+                Recorder* const recorder =
+                    Recorder::OfProcess(Log(nullptr, abi::kSubsysInit, kLogPrefix));
+                static std::atomic<bool> is_in_write = false;
+                const auto write = [recorder] { recorder->End(recorder->Begin({})); };
+                if (!in_other_thread) {
+                  on_close = [](int) -> int { std::exit(7); };
+                  write();
+                }
+                on_close = [](int) {
+                  is_in_write = true;
+                  is_in_write.notify_all();
+                  return pause();
+                };
+                std::thread(write).detach();
+                is_in_write.wait(false);
+                return 7;
+              }),
+              7)
+        << in_other_thread;
+  }
 }
 
 TEST_F(Recorded, AForkedChildHasAFileOfItsOwnOrNone) {
@@ -483,6 +598,45 @@ TEST_F(Recorded, AFileOfAnotherProcessIsKept) {
   EXPECT_EQ(Content(first.path()), "first again");
   EXPECT_EQ(Content(second.path()), "second");
   EXPECT_EQ(Files().size(), 2U);
+}
+
+// Others may be able to write to the folder, and know the host and the process id.
+TEST_F(Recorded, NothingThatOthersPlacedInTheFolderIsWrittenTo) {
+  RecordFile file;
+  ASSERT_EQ(file.Open(records(), 1), "");
+  std::ofstream(folder_ + "/victim") << "content";
+  const std::string name = fs::path(file.path()).filename();
+  fs::create_symlink(folder_ + "/victim", file.path());
+  fs::create_symlink(folder_ + "/victim", records() + "/." + name + ".new");
+  const std::string second = name.substr(0, name.size() - 5) + "-2.json";
+  ASSERT_EQ(mkfifo((records() + "/." + second + ".new").c_str(), 0666), 0);
+  alarm(60);  // nobody reads the FIFO
+  for (const char* const text : {"first", "again"}) {
+    ASSERT_EQ(file.Write(text), "");
+    EXPECT_EQ(file.path(), records() + "/" + second);
+    EXPECT_EQ(Content(file.path()), text);
+    EXPECT_EQ(fs::status(file.path()).permissions() & ~fs::perms(0644), fs::perms::none);
+  }
+  alarm(0);
+  EXPECT_EQ(Content(folder_ + "/victim"), "content");
+  EXPECT_EQ(Files().size(), 4U);
+}
+
+TEST_F(Recorded, AFileWhoseCloseFailsDoesNotReplaceTheLastOne) {
+  RecordFile file;
+  ASSERT_EQ(file.Open(records(), 1), "");
+  ASSERT_EQ(file.Write("first"), "");
+  on_close = [](int written) {
+    const int lost = ftruncate(written, 0);
+    errno = EDQUOT;
+    return lost - 1;
+  };
+  EXPECT_EQ(file.Write("second"), ErrorWords(EDQUOT));
+  on_close = nullptr;
+  EXPECT_EQ(Content(file.path()), "first");
+  EXPECT_EQ(Files().size(), 1U) << "the new file is left";
+  EXPECT_EQ(file.Write("third"), "");
+  EXPECT_EQ(Content(file.path()), "third");
 }
 
 TEST_F(Recorded, ATouchedFileAsksForAWriteOnce) {

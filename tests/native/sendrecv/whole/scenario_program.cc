@@ -91,8 +91,9 @@ void RunSimulate(ScenarioRank& rank) {
   for (const uint64_t bytes : {uint64_t{4096}, rank.large()}) {
     const std::string name = std::to_string(bytes);
     for (int i = 0; i < 3; ++i) rank.ResultContent(name + ".before", rank.Exchange(bytes, ++key));
-    for (const bool nested : {false, true}) {
-      const std::string kind = name + (nested ? ".nested" : ".plain");
+    for (const char* const how : {"plain", "nested", "refused"}) {
+      const std::string kind = name + "." + how;
+      const bool nested = std::string_view(how) == "nested";
       rank.Put(from, ++key, bytes);
       rank.Clear(to, bytes);
       rank.Wait();
@@ -102,7 +103,12 @@ void RunSimulate(ScenarioRank& rank) {
       rank.ResultCode(kind + ".receive", rank.Receive(to, bytes));
       if (nested) rank.ResultCode(kind + ".inner", ncclGroupEnd());
       SimInfo info;
-      rank.ResultCode(kind + ".simulated", simulate(&info));
+      const bool refused = std::string_view(how) == "refused";
+      if (refused) info.magic = 0;  // not initialised
+      const ncclResult_t simulated = simulate(&info);
+      rank.ResultCode(kind + ".simulated", simulated);
+      rank.ResultContent(kind + ".code",
+                         simulated == (refused ? kNcclInvalidArgument : kNcclSuccess));
       rank.Result(kind + ".estimate", info.estimated_time > 0 ? "positive" : "none");
       rank.Meet("simulated");
       // A single message outside of a group, directly after it.
