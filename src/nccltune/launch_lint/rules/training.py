@@ -55,6 +55,25 @@ def inner_nodes(view: View) -> Iterator[LaunchFinding]:
         )
 
 
+def batch_alone(view: View) -> Iterator[LaunchFinding]:
+    """Find `#SBATCH -N 2` and `torchrun --nnodes=2` without srun: only the first node runs it."""
+    awaited = view.prediction.awaited
+    if not awaited:
+        return
+    name = view.flavor.launcher.value
+    start = f"srun --nodes={awaited} --ntasks-per-node=1"
+    rank = view.command.last("node_rank")
+    option = rank.words[0].text.partition("=")[0] if rank is not None else ""
+    yield error(
+        "batch-alone",
+        f"Slurm runs the batch script on the first node only: {name} waits there for"
+        f" {count(awaited, 'node')}, and nothing starts it on {count(awaited - 1, 'other')}",
+        f"start it once on each node: {start} bash -c '{name} ... {option}=$SLURM_NODEID ...'"
+        if option
+        else f"start it once on each node: {start} {view.command.launcher.text} ...",
+    )
+
+
 def inner_rank(view: View) -> Iterator[LaunchFinding]:
     """Find `srun torchrun --node-rank=$SLURM_NODEID`: the shell of the script reads the variable.
 
