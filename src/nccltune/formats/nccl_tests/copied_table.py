@@ -324,12 +324,17 @@ class CopiedTable:
             self.report.cannot_read(rows[0].line, rows[0].text, mixed, len(rows))
             return []
         binary = self._prefixes(rows)
-        if (first := next((row for row in rows if row.sizes.rounded), None)) is not None:
+        # One size that is no power of two leaves open what the rounded ones are.
+        is_open = any((row.sizes.binary if binary else row.sizes.decimal) is None for row in rows)
+        first = next((row for row in rows if row.sizes.rounded), None)
+        if first is not None and not is_open:
             self.report.flag(FlagKind.NOTE, ROUNDED_SIZES, first.line)
         found, lost = [], 0
         rough: list[tuple[Number, Number]] = []
         for row in rows:
             size = row.sizes.binary if binary else row.sizes.decimal
+            if is_open and (row.sizes.binary_rounded if binary else row.sizes.rounded):
+                size = None
             if size is None or (fault := self._fault(row, size)) is not None:
                 reason = fault if size is not None else "its size is no whole number of bytes"
                 self.report.cannot_read(row.line, row.text, reason or "")
