@@ -351,3 +351,29 @@ def test_a_batch_script_starts_its_launcher_on_the_first_node_only(text: str) ->
 )
 def test_a_launcher_that_other_nodes_may_start_too_is_not_alone(text: str) -> None:
     assert all("batch-alone" not in bad(one) for one in checked(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "used"),
+    [
+        (f"{TWO}srun {ALONE.replace('node=8', 'node=4')}", 4),
+        ("#SBATCH --gres=gpu:h100:8\ntorchrun --nproc-per-node=2 t.py", 2),
+        (f"{TWO}srun bash -c '{PROCESS} --machine_rank $SLURM_NODEID t.py'", None),
+        ("#SBATCH --gpus-per-node=8\naccelerate launch --num_processes 6 t.py", 6),
+        ("torchrun --nproc-per-node=4 t.py", None),
+        ("#SBATCH --gpus-per-node=8\ntorchrun --nproc-per-node=4 t.py &\nwait", None),
+        (
+            "#SBATCH --gpus-per-node=8\nCUDA_VISIBLE_DEVICES=0,1 torchrun --nproc-per-node=2 t.py",
+            None,
+        ),
+        (
+            f"{TWO}srun --ntasks-per-node=2 --gpus-per-task=4 torchrun --nnodes=4 --nproc-per-node=4"
+            " --rdzv-backend=c10d --rdzv-endpoint=a:1 t.py",
+            None,
+        ),
+    ],
+)
+def test_gpus_that_no_process_of_a_trainer_uses(text: str, used: int | None) -> None:
+    (one,) = checked(text)
+    found = [held.finding for held in one.findings if held.finding.id == "idle-gpus"]
+    assert [f"start 8, or ask for {used}"] * (used is not None) == [each.fix for each in found]

@@ -124,7 +124,10 @@ def test_two_files_with_a_matrix_each_are_two_machines(tmp_path: Path) -> None:
     assert found is not None
     assert list(found) == ["one.txt", "bad.txt"]
     judged = {one.rule: one for one in examine(found, rule_base(), "x").of(RuleVerdict.FINDING)}
-    assert {one.nodes for one in judged["gpu-paths-differ"].evidence} == {("one.txt",), ("bad.txt",)}
+    assert {one.nodes for one in judged["gpu-paths-differ"].evidence} == {
+        ("one.txt",),
+        ("bad.txt",),
+    }
     assert all(not facts.unused for facts in found.values())
 
 
