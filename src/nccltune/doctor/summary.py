@@ -144,7 +144,7 @@ def node_words(examined: Examination) -> str:
     if len(examined.nodes) == 1:
         (node,) = examined.nodes
         return f"{node.name} · {node.title}" if node.title else node.name
-    titles = Counter(node.title or "nothing known" for node in examined.nodes)
+    titles = Counter(node.title or "GPU and NCCL not known" for node in examined.nodes)
     kinds = [f"{number} x ({title})" for title, number in titles.most_common(3)]
     more = len(titles) - len(kinds)
     return f"{len(examined.nodes)} nodes: {' · '.join(kinds)}" + (

@@ -131,6 +131,7 @@ class LaunchContext(NamedTuple):
     - `service`: the service of a Compose file that starts the command, "" if none does.
     - `folder`: the folder of the file with the command, "" if there is none.
     - `files`: texts of host files that the text around the command shows, by their names.
+    - `on_first`: whether the batch script of a Slurm job runs the line: on its first node only.
     - `is_begun`: whether the command is the value of a variable, behind which more may follow.
     - `unseen`: files that the script reads with `source` and that are not here.
     - `scope`, `assumed`: what the shell knows at the command, and what was assumed to expand it.
@@ -158,6 +159,7 @@ class LaunchContext(NamedTuple):
     files: tuple[tuple[str, str], ...] = ()
     unseen: tuple[str, ...] = ()
     is_begun: bool = False
+    on_first: bool = False
 
     def asked(self, meaning: str) -> Option | None:
         """Return the last option of the allocation with this meaning, or None."""
@@ -199,7 +201,8 @@ class Prediction(NamedTuple):
     `assumed` is a sentence that states an assumption about the hosts. `gpus` is the number of GPUs
     that the launcher gives to a process, None if it leaves that open. `inner` is the
     launcher that each process is. `is_inner` tells that it is the prediction for an mpirun that the
-    command's only process is.
+    command's only process is. `awaited` is the number of nodes that a launcher of PyTorch waits for
+    on the only node that it is started on, 0 if it does not.
     """
 
     placement: Placement | None
@@ -211,6 +214,7 @@ class Prediction(NamedTuple):
     inner: InnerLaunch | None = None
     processes: int | None = None
     is_inner: bool = False
+    awaited: int = 0
 
 
 class View(NamedTuple):

@@ -35,7 +35,22 @@ def with_directives(text: str, site: LaunchContext) -> LaunchContext:
     site = _of_lsf(text, _of_pbs(text, _of_flux(text, site)))
     known = [(name, match[1]) for name, of in _NUMBERS if (match := of.search(text)) is not None]
     site = site._replace(exported=(*site.exported, *known))
-    return allocated(site._replace(inherited=(*site.inherited, *inherited)))
+    on_first = site.on_first or (bool(inherited) and not _SPREADS.search(_substituted(text)))
+    site = site._replace(inherited=(*site.inherited, *inherited), on_first=on_first)
+    return allocated(site)
+
+
+_SPREADS = re.compile(
+    r"^[^#\n]*?\b(?:srun|ssh|pdsh|clush|parallel|mpirun|mpiexec|prun)\s[^\n]*?"
+    r"(?:\b(?:ba)?sh\b|torch|accelerate|\$0|\s[\"']?\$\{?\w+\}?[\"']?\s*(?:&.*)?$)",
+    re.M,
+)
+"""A line that may start on other nodes what the script runs on the first."""
+
+
+def _substituted(text: str) -> str:
+    """Return a script without the commands whose output it takes, and with joined lines."""
+    return re.sub(r"\$\([^()\n]*\)|`[^`\n]*`|\\\n", " ", text)
 
 
 def _sbatch_words(text: str) -> Iterator[Word]:

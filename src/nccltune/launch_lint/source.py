@@ -193,6 +193,7 @@ class _Script:
 
     def run_uncalled(self) -> None:
         """Follow the functions that no line calls, from the last on: it may call earlier ones."""
+        self._site = self._site._replace(on_first=False)
         while left := [name for name in self._functions if name not in self._called]:
             self._called.add(left[-1])
             self.run(self._functions[left[-1]].body)
@@ -446,9 +447,11 @@ class _Script:
         is_own = names[:1] in (["cat"], ["tee"], ["sbatch"], ["qsub"], ["bsub"], ["sudo"])
         text, assumed = here_text(text, self._scope if is_own else None)
         site = around._replace(scope=None, assumed=assumed) if is_own else around
+        site = site._replace(on_first=False)  # Whoever reads the file may start it on each node.
         if names[:1] == ["sbatch"]:
             options = read_options(line.words[1:-1], SLURM)
-            site = allocated(site._replace(inherited=(*site.inherited, *options)))
+            site = site._replace(inherited=(*site.inherited, *options), on_first=True)
+            site = allocated(site)
         with contextlib.suppress(InputError):
             self._add(*from_text(text, site))
 
@@ -554,12 +557,13 @@ def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchCon
         wrapped = next((option.value for option in options if option.name == "wrap"), None)
         if wrapped is None:
             return None
-        return wrapped, allocated(site._replace(inherited=(*site.inherited, *options)))
+        inherited = (*site.inherited, *options)
+        return wrapped, allocated(site._replace(inherited=inherited, on_first=True))
     given = {word.text: following.text for word, following in itertools.pairwise(words)}
     if is_launcher(given.get("--master-command", "")) and "--master-args" in given:
         return f"{given['--master-command']} {given['--master-args']}", site  # Of Run:ai.
     if names[0] in ("ssh", "pdsh") and " " in words[-1].text:
-        return words[-1].text, site
+        return words[-1].text, site._replace(on_first=False)
     for at, name in enumerate(names[:-2]):
         # `docker run --entrypoint=bash IMAGE -c SCRIPT` has the image between.
         gap = 1 + ("--entrypoint" in (words[at].text.partition("=")[0], words[at - 1].text))

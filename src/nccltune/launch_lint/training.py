@@ -2,7 +2,7 @@
 """Predict the processes of launchers of PyTorch: torchrun, deepspeed, accelerate."""
 
 import re
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import yaml
 
@@ -12,7 +12,8 @@ from nccltune.launch_lint.boxes import boxes
 from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext, Prediction
 from nccltune.launch_lint.hosts import MAX_NODES, MAX_PROCESSES, hostfile, text_of
 from nccltune.launch_lint.options import DEEPSPEED
-from nccltune.launch_lint.words import is_open, whole_number
+from nccltune.launch_lint.words import is_open, quoted, whole_number
+from nccltune.model.names import listed
 from nccltune.model.scale import count
 
 _NODE = re.compile(r"([^:@\s]+)(?::([0-9]+(?:,[0-9]+)*))?")
@@ -25,11 +26,32 @@ def predict_training(command: LaunchCommand, flavor: Flavor, site: LaunchContext
     if command.hidden is not None and (each is None or command.last("nodes") is None):
         return Prediction(None, (), unknown=command.hidden)
     if flavor.launcher is Launcher.TORCHRUN:
-        return _torchrun(command, site)
+        return _on_first(_torchrun(command, site), command, site)
     refused = [option.words[0].text for option in command.options if option.meaning is None]
     if refused:
         return Prediction(None, (), fails=f"{refused[0]} is refused")
-    return (_deepspeed if flavor.launcher is Launcher.DEEPSPEED else _accelerate)(command, site)
+    if flavor.launcher is Launcher.DEEPSPEED:
+        return _deepspeed(command, site)
+    return _on_first(_accelerate(command, site), command, site)
+
+
+_ELSEWHERE = frozenset(listed("ssh pdsh clush parallel srun mpirun mpiexec xargs"))
+
+
+def _on_first(found: Prediction, command: LaunchCommand, site: LaunchContext) -> Prediction:
+    """Return the prediction for the first node alone, if a batch script runs the line there.
+
+    The line itself may reach other nodes: `ssh HOST`, a variable, --deepspeed_hostfile.
+    """
+    before = [word.text for word in (*command.lead, *map(quoted, site.around))]
+    reaches = any("$" in w.partition("=")[0] or PurePath(w).name in _ELSEWHERE for w in before)
+    placement = found.placement
+    if placement is None or not site.on_first or (site.nodes or 1) < 2 or reaches:
+        return found
+    if len(placement.nodes) < 2 or command.last("hostfile") is not None:
+        return found
+    alone = placement._replace(nodes=placement.nodes[:1])
+    return found._replace(placement=alone, hosts=found.hosts[:1], awaited=len(placement.nodes))
 
 
 def visible(command: LaunchCommand, site: LaunchContext) -> str | None:

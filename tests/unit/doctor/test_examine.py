@@ -108,7 +108,10 @@ def test_summaries_of_nothing_found_and_nothing_known() -> None:
     assert verdict_words(examine({"a": facts_of("a", {})}, own(), "")) == "nothing could be checked"
     assert node_words(examine({"a": good}, own(), "")) == "a · 8 x H100"
     two = {"a": good, "b": facts_of("b", {})}
-    assert node_words(examine(two, own(), "")) == "2 nodes: 1 x (8 x H100) · 1 x (nothing known)"
+    assert (
+        node_words(examine(two, own(), ""))
+        == "2 nodes: 1 x (8 x H100) · 1 x (GPU and NCCL not known)"
+    )
 
 
 def test_the_areas_that_rules_could_judge() -> None:

@@ -305,3 +305,75 @@ def test_deepspeed_takes_minus_one_as_not_given() -> None:
     (one,) = checked("deepspeed --num_nodes -1 --num_gpus 4 train.py")
     assert said(one).startswith("4 processes, all on one node")
     assert bad(one) == set()
+
+
+ALONE = "torchrun --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d --rdzv-endpoint=$A:29500 t.py"
+PROCESS = "accelerate launch --num_machines 2 --num_processes 16 --main_process_ip a"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{TWO}{ALONE}",
+        f"{TWO}srun nvidia-smi\nA=$(srun -N 1 -w $HEAD hostname -i)\n{ALONE}",
+        f"{TWO}{ALONE.replace('=2', '=$SLURM_NNODES')}",
+        f"{TWO}NCCL_DEBUG=INFO time python -m torch.distributed.run {ALONE[9:]}",
+        f"{TWO}apptainer exec --nv a.sif bash -c '{ALONE}'",
+        f"{TWO}{PROCESS} --machine_rank 0 t.py",
+        f"sbatch -N 2 --gpus-per-node=8 --wrap '{ALONE}'",
+        f"sbatch <<EOF\n#!/bin/bash\n{TWO}{ALONE}\nEOF",
+    ],
+)
+def test_a_batch_script_starts_its_launcher_on_the_first_node_only(text: str) -> None:
+    one = checked(text)[-1]
+    assert said(one).startswith("8 processes, all on one node")
+    (found,) = [held.finding for held in one.findings if held.finding.id == "batch-alone"]
+    assert "waits there for 2 nodes" in found.message
+    assert "srun --nodes=2 --ntasks-per-node=1" in found.fix
+    assert ("bash -c" in found.fix) is ("machine_rank" in text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{TWO}srun {ALONE}",
+        f"{TWO}pdsh -w a,b {ALONE}",
+        f"{TWO}$RUN {ALONE}",
+        f"{TWO}for h in a b; do\n  ssh $h '{ALONE}' &\ndone\nwait",
+        f"{TWO}ssh b '{ALONE}' &\n{ALONE}",
+        f"{TWO}if [ -z $SLURM_STEP_ID ]; then srun bash $0; exit; fi\n{ALONE}",
+        f"{TWO}cat > run.sh <<EOF\n{ALONE}\nEOF\nsrun bash run.sh",
+        f"{TWO}train() {{\n{ALONE}\n}}\nexport -f train\nsrun bash -c train",
+        f"{TWO}{ALONE.replace('=2', '=1:2')}",
+        f"{TWO}{PROCESS} --deepspeed_hostfile h t.py",
+        ALONE,
+    ],
+)
+def test_a_launcher_that_other_nodes_may_start_too_is_not_alone(text: str) -> None:
+    assert all("batch-alone" not in bad(one) for one in checked(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "used"),
+    [
+        (f"{TWO}srun {ALONE.replace('node=8', 'node=4')}", 4),
+        ("#SBATCH --gres=gpu:h100:8\ntorchrun --nproc-per-node=2 t.py", 2),
+        (f"{TWO}srun bash -c '{PROCESS} --machine_rank $SLURM_NODEID t.py'", None),
+        ("#SBATCH --gpus-per-node=8\naccelerate launch --num_processes 6 t.py", 6),
+        ("torchrun --nproc-per-node=4 t.py", None),
+        ("#SBATCH --gpus-per-node=8\ntorchrun --nproc-per-node=4 t.py &\nwait", None),
+        (
+            "#SBATCH --gpus-per-node=8\nCUDA_VISIBLE_DEVICES=0,1 torchrun --nproc-per-node=2 t.py",
+            None,
+        ),
+        (
+            f"{TWO}srun --ntasks-per-node=2 --gpus-per-task=4 torchrun --nnodes=4 --nproc-per-node=4"
+            " --rdzv-backend=c10d --rdzv-endpoint=a:1 t.py",
+            None,
+        ),
+    ],
+)
+def test_gpus_that_no_process_of_a_trainer_uses(text: str, used: int | None) -> None:
+    (one,) = checked(text)
+    found = [held.finding for held in one.findings if held.finding.id == "idle-gpus"]
+    assert [f"start 8, or ask for {used}"] * (used is not None) == [each.fix for each in found]

@@ -11,7 +11,7 @@ from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.source import from_text
 from nccltune.launch_lint.variables import enabled, fault
 from nccltune.model.finding import Severity
-from nccltune.model.nccl_variables import is_foreign, table
+from nccltune.model.nccl_variables import is_foreign, nearest_variable, table
 from tests.unit.launch_lint import test_commands, test_pods
 
 
@@ -301,3 +301,16 @@ def test_notes_on_what_a_test_measures(command: str, expected: list[str]) -> Non
     messages = [held.finding.message for held in check(found.line, found.site).findings]
     assert len(messages) == len(expected)
     assert all(part in message for part, message in zip(expected, messages, strict=True)), messages
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("NCCLTUNE_RECRD", "NCCLTUNE_RECORD"),
+        ("NCCLTUNE_SENDRECV_POLCY", "NCCLTUNE_SENDRECV_POLICY"),
+        ("NCCLTUNE_RECORD_NEXT", None),
+        ("NCCLTUNE_SOMETHING_ELSE", None),
+    ],
+)
+def test_names_of_nccltunes_own_variables(name: str, right: str | None) -> None:
+    assert nearest_variable(name) == right

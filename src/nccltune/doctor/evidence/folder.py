@@ -15,6 +15,7 @@ from nccltune.doctor.evidence.catalogue import TEXTS
 from nccltune.doctor.evidence.files import Unread, read_file
 from nccltune.doctor.evidence.kinds import INDEX, kinds_of, plain_bytes
 from nccltune.doctor.evidence.layout import NodeFiles, nodes_in
+from nccltune.doctor.evidence.parsers.failures import mentions_failure
 from nccltune.doctor.evidence.parsers.text import decode
 from nccltune.doctor.evidence.raw import Cache, NodeEvidence, Raw
 from nccltune.formats.text.lines import check_text, visible
@@ -127,7 +128,8 @@ def put_file(
         evidence.has_index = True
         _index(evidence, data)
     elif not kinds.items and not kinds.unclear:
-        evidence.refuse(shown, _UNKNOWN if data.strip() else "is empty")
+        told = _TOLD if mentions_failure(data) else _UNKNOWN
+        evidence.refuse(shown, told if data.strip() else "is empty")
     else:
         for item in kinds.items:
             part = _part(kinds.sections.get(item), data)
@@ -208,6 +210,7 @@ def _dedented(data: bytes) -> bytes:
     )
 
 
+_TOLD = "it tells of a failure and holds no output of a tool, so that nothing can be decided"
 _UNKNOWN = "its kind is not recognised"
 _UNCLEAR = "which machine each is of is not known; give each as a file of its own"
 

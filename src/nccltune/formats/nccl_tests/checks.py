@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check that the numbers of a table agree: bus bandwidth with size and time, average with rows."""
 
+from math import inf
+
 from nccltune.formats.nccl_tests.columns import FlatRow
 from nccltune.formats.reading.file_report import FileReport, FlagKind
 from nccltune.model.collective import Collective
@@ -105,6 +107,20 @@ def flag_algbw(
             f" {rate:.3g} GB/s: the row was edited",
             line,
         )
+
+
+# `error` (before 2.13) is a relative difference. A result is wrong if it is above this value times
+# (ranks - 1) (DeltaMaxValue in common.cu, 2.0 to 2.11). Integers must not differ at all.
+_WRONG_DELTA = {"half": 1e-2, "bfloat16": 1e-2, "float": 1e-5, "double": 1e-12, "": 1e-2}
+
+
+def excess(error: float, dtype: str | None) -> float:
+    """Return the error by what nccl-tests allows for each rank: wrong if above (ranks - 1).
+
+    Of an unknown type, the most is allowed.
+    """
+    limit = _WRONG_DELTA.get(dtype or "", 0.0)
+    return error / limit if limit else inf if error else 0.0
 
 
 def bus_factor_of(rows: list[FlatRow]) -> tuple[float, float] | None:

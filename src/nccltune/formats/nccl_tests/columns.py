@@ -137,6 +137,7 @@ class TableColumns:
         self.tokens = len(labels) + self.stamped
         self.edges: list[int] = []
         self.from_busbw = False
+        self.errors = "error" in labels
         self.ratio: tuple[float, float] | None = None
 
     def place(self, header: str) -> None:

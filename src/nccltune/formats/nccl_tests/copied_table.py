@@ -9,6 +9,7 @@ from decimal import Decimal
 from math import inf
 from typing import Any, NamedTuple
 
+from nccltune.formats.nccl_tests.checks import excess
 from nccltune.formats.nccl_tests.columns import (
     DTYPE_BYTES,
     PLACEMENTS,
@@ -34,6 +35,7 @@ from nccltune.formats.text.cells import AmbiguousCellError, CellError
 from nccltune.formats.text.delimited import cells_of
 from nccltune.formats.text.lines import visible
 
+_ERROR = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d{1,3})?", re.ASCII)
 _LABELS = ["size", "count", "type", "redop", "root"]
 _GROUP = ["time", "algbw", "busbw", "#wrong"]
 _DTYPES = {
@@ -65,7 +67,7 @@ class _Timing(NamedTuple):
     time: Number
     algbw: Number | None
     busbw: Number | None
-    wrong: int | None
+    wrong: float | None
     exact: bool
 
     @property
@@ -118,6 +120,7 @@ class CopiedTable:
             for at in range(len(times))
         ]
         self.layout = TableColumns(_LABELS + _GROUP * len(times), placed)
+        self.layout.errors = bool(header.at("error"))
         self.layout.from_busbw = self._rate == "busbw"
         self._named_as_printed = bool(self._left["count"] or self._left["type"])
         self._filled: set[str] = set()
@@ -294,7 +297,11 @@ class CopiedTable:
             name = self._columns[at].name
             raise CellError(f"{name!r} names no unit of time", f"name the column '{name} (us)'")
         wrong = values["#wrong"].lower()
-        count = None if wrong in _NONE or "e" in wrong else whole_of(wrong, "a number of errors")
+        count: float | None = None
+        if wrong not in _NONE and self.layout.errors:
+            count = float(wrong) if _ERROR.fullmatch(wrong) else None
+        elif wrong not in _NONE and "e" not in wrong:
+            count = whole_of(wrong, "a number of errors")
         return _Timing(time, algbw, busbw, count, not time.converted and _printed(time))
 
     def _factor(self, at: int | None) -> Decimal | None:
@@ -317,12 +324,17 @@ class CopiedTable:
             self.report.cannot_read(rows[0].line, rows[0].text, mixed, len(rows))
             return []
         binary = self._prefixes(rows)
-        if (first := next((row for row in rows if row.sizes.rounded), None)) is not None:
+        # One size that is no power of two leaves open what the rounded ones are.
+        is_open = any((row.sizes.binary if binary else row.sizes.decimal) is None for row in rows)
+        first = next((row for row in rows if row.sizes.rounded), None)
+        if first is not None and not is_open:
             self.report.flag(FlagKind.NOTE, ROUNDED_SIZES, first.line)
         found, lost = [], 0
         rough: list[tuple[Number, Number]] = []
         for row in rows:
             size = row.sizes.binary if binary else row.sizes.decimal
+            if is_open and (row.sizes.binary_rounded if binary else row.sizes.rounded):
+                size = None
             if size is None or (fault := self._fault(row, size)) is not None:
                 reason = fault if size is not None else "its size is no whole number of bytes"
                 self.report.cannot_read(row.line, row.text, reason or "")
@@ -368,7 +380,10 @@ class CopiedTable:
                 time_us, exact = None, True
             elif busbw is not None and not exact:
                 rough.append((busbw, _rate_of(size, timing.time)))
-            flat += [time_us, busbw.value if busbw and exact else None, timing.wrong]
+            wrong = timing.wrong
+            if wrong is not None and self.layout.errors:
+                wrong = excess(wrong, row.dtype)
+            flat += [time_us, busbw.value if busbw and exact else None, wrong]
         return tuple(flat)
 
     def _add_ratio(self, busbw: Number, algbw: Number) -> None:

@@ -11,6 +11,7 @@ from nccltune.formats.nccl_tests.checks import (
     OTHER_BANDWIDTH,
     BandwidthCheck,
     bus_factor_of,
+    excess,
     flag_algbw,
 )
 from nccltune.formats.nccl_tests.collective_evidence import Shape, contradiction, find_collective
@@ -47,12 +48,13 @@ from nccltune.model.choice import (
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
 from nccltune.model.sample import Sample, Source
+from nccltune.model.scale import count
 
 BATCH_ROWS = 8192
 TOOL = "nccl-tests"
-# `error` (before 2.13) is a relative difference. A result is wrong if it is above this value times
-# (ranks - 1) (DeltaMaxValue in common.cu, 2.0 to 2.11). Integers must not differ at all.
-_WRONG_DELTA = {"half": 1e-2, "bfloat16": 1e-2, "float": 1e-5, "double": 1e-12}
+# NVLink 6, the fastest link of a GPU, carries 1800 GB/s each way. A reduction in the switch counts
+# each byte at most twice. Copies inside a GPU's memory (8000 GB/s, read and written) are no faster.
+_MOST_BUSBW = 4000.0
 
 
 class _Point:
@@ -143,17 +145,15 @@ class TableReader:
         self._context.report.rows_size_0 += 1
         self._empty += timings
 
-    def _usable(self, row: Row, timing: Timing) -> tuple[float, float, int | None]:
-        """Return time, busbw and wrong elements of a timing.
+    def _usable(self, row: Row, timing: Timing) -> tuple[float, float, float | None]:
+        """Return time, busbw and wrong elements of a timing; of an old table its `excess`.
 
         The time is 0 if the column has a CPU time that cannot be converted to a call time. The
         number of wrong elements is None if it was not checked, or cannot be derived.
         """
-        wrong = timing.wrong
+        wrong: float | None = timing.wrong
         if timing.delta is not None:
-            ranks = self.run.ranks
-            limit = _WRONG_DELTA.get(row.dtype, 0.0)
-            wrong = None if ranks is None else int(timing.delta > limit * (ranks - 1))
+            wrong = excess(timing.delta, row.dtype)
         if not self.layout.cpu_time:
             return timing.time_us, timing.busbw, wrong
         # -C prints the CPU time, and the bandwidth of the call. A bandwidth with three digits gives
@@ -173,12 +173,59 @@ class TableReader:
             self._log = self._joined_log()
         report = self._context.report
         report.rows += len(rows) if self.counts_rows else 0
+        if self.layout.errors:
+            rows = [self._judged(row) for row in rows]
         if self.layout.from_busbw and not (rows := self._with_times(rows)):
             return
         self._check.feed(rows, report)
         self._note_rows(rows)
+        rows = self._possible(rows)
         if self._collective is not None and (samples := self._samples(rows, self._collective)):
             yield RunSamples(self.found, samples)
+
+    def _judged(self, row: FlatRow) -> FlatRow:
+        """Return a row whose excess of the error is a verdict: 1 wrong, 0 right, None unknown."""
+        ranks, cells = self._scale.ranks, list(row)
+        for at in range(9, len(row), 3):
+            if isinstance(row[at], float):
+                is_wrong = row[at] > (ranks or MAX_RANKS) - 1
+                cells[at] = int(is_wrong) if ranks is not None or is_wrong else None
+        return tuple(cells)
+
+    def _possible(self, rows: list[FlatRow]) -> list[FlatRow]:
+        """Return the rows without times that no call can have.
+
+        In a placement with a bandwidth that cannot be, nothing was sent: all calls there that took
+        three times as long at most did nothing either.
+        """
+        if self._scale.ranks == 1:
+            return rows
+        for column in range(7, len(rows[0]), 3):
+            timed = [row for row in rows if row[column]]
+            rates = [
+                row[1] / (row[column] * 1e3) if row[column + 1] is None else row[column + 1]
+                for row in timed
+            ]
+            most = max(rates, default=0.0)
+            if most <= _MOST_BUSBW:
+                continue
+            pairs = zip(timed, rates, strict=True)
+            longest = 3 * max(row[column] for row, rate in pairs if rate > _MOST_BUSBW)
+            lost = sum(row[column] <= longest for row in timed)
+            self._context.report.flag(
+                FlagKind.IMPOSSIBLE,
+                f"{most:,.0f} GB/s is impossible: wrong results, or calls that did nothing (the"
+                " fastest link of a GPU carries 1,800 GB/s each way, and a reduction in the switch"
+                f" counts a byte twice): {count(lost, 'timing')} left out",
+                timed[rates.index(most)][0],
+            )
+            rows = [
+                (*row[:column], None, *row[column + 1 :])
+                if row[column] and row[column] <= longest
+                else row
+                for row in rows
+            ]
+        return rows
 
     def _with_times(self, rows: list[FlatRow]) -> list[FlatRow]:
         """Return the rows with times by their busbw; none if its factor is unknown."""
@@ -535,9 +582,10 @@ class TableReader:
                 self.found.saw(choice_label(point.choice), number)
                 report.saw_many(collective, point.choice, scale.nodes, scale.ranks, number, head[0])
         if wrong_lines:
+            by = "error above what nccl-tests allows" if self.layout.errors else "#wrong above 0"
             report.flag(
                 FlagKind.WRONG_RESULTS,
-                "elements came out wrong (#wrong above 0): those timings are kept but not used",
+                f"elements came out wrong ({by}): those timings are kept but not used",
                 wrong_lines[0],
             )
         if lost and self._label.problem_kind is not FlagKind.DEVICE_KERNEL:

@@ -45,6 +45,7 @@ class FlagKind(StrEnum):
     ONE_HOST = "one_host"
     WRONG_RESULTS = "wrong_results"
     OUT_OF_BOUNDS = "out_of_bounds"
+    IMPOSSIBLE = "impossible"
     REDUCED_SIZE = "reduced_size"
     VERSION_MISMATCH = "version_mismatch"
     FAILURE = "failure"
@@ -83,6 +84,7 @@ DOUBTFUL = frozenset(
         FlagKind.ONE_RANK_COPIES,
         FlagKind.WRONG_RESULTS,
         FlagKind.OUT_OF_BOUNDS,
+        FlagKind.IMPOSSIBLE,
         FlagKind.FAILURE,
         FlagKind.ABORTED,
         FlagKind.AVERAGE_MISMATCH,

@@ -44,12 +44,14 @@ class PossibleBytes(NamedTuple):
     """The bytes that a size may stand for: with binary and with decimal prefixes.
 
     Both are equal for a size without a prefix. None: no whole number of bytes. A size that was
-    rounded, such as `0.06 MiB`, is the only power of two that is printed so.
+    rounded, such as `0.06 MiB`, is the only power of two that is printed so: `binary_rounded` of the
+    binary one, `rounded` if neither is exact.
     """
 
     binary: int | None
     decimal: int | None
     rounded: bool = False
+    binary_rounded: bool = False
 
 
 class Number(NamedTuple):
@@ -84,7 +86,8 @@ def size_of(cell: str, unit: str) -> PossibleBytes:
     if binary is None and decimal is None:
         raise CellError(f"{visible(cell, 40)!r} is no whole number of bytes", "write whole bytes")
     exact = {number * _BINARY**power, number * _DECIMAL**power}
-    return PossibleBytes(binary, decimal, not exact & {binary, decimal})
+    off = binary is not None and binary != number * _BINARY**power
+    return PossibleBytes(binary, decimal, not exact & {binary, decimal}, off)
 
 
 def _rounded_bytes(number: Decimal, factor: int) -> int | None:

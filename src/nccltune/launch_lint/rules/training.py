@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from nccltune.launch.flavor import Launcher
 from nccltune.launch_lint.command import LaunchCommand, View
 from nccltune.launch_lint.finding import AppendOption, LaunchFinding, Replace, error, warning
-from nccltune.launch_lint.options import ACCELERATE, DEEPSPEED
+from nccltune.launch_lint.hosts import with_slurm_gpus
+from nccltune.launch_lint.options import ACCELERATE, DEEPSPEED, SLURM, TRAINERS
 from nccltune.launch_lint.rules.torchrun import LOCAL_HOSTS, of_trainer
 from nccltune.launch_lint.training import configured, visible
 from nccltune.launch_lint.words import is_open, whole_number
@@ -53,6 +54,49 @@ def inner_nodes(view: View) -> Iterator[LaunchFinding]:
             " of nodes: each is a job of its own",
             f"give {inner.name} the number of nodes, and the address of one of them",
         )
+
+
+def batch_alone(view: View) -> Iterator[LaunchFinding]:
+    """Find `#SBATCH -N 2` and `torchrun --nnodes=2` without srun: only the first node runs it."""
+    awaited = view.prediction.awaited
+    if not awaited:
+        return
+    name = view.flavor.launcher.value
+    start = f"srun --nodes={awaited} --ntasks-per-node=1"
+    rank = view.command.last("node_rank")
+    option = rank.words[0].text.partition("=")[0] if rank is not None else ""
+    yield error(
+        "batch-alone",
+        f"Slurm runs the batch script on the first node only: {name} waits there for"
+        f" {count(awaited, 'node')}, and nothing starts it on {count(awaited - 1, 'other')}",
+        f"start it once on each node: {start} bash -c '{name} ... {option}=$SLURM_NODEID ...'"
+        if option
+        else f"start it once on each node: {start} {view.command.launcher.text} ...",
+    )
+
+
+def idle_trainer_gpus(view: View) -> Iterator[LaunchFinding]:
+    """Find `#SBATCH --gpus-per-node=8` and `torchrun --nproc-per-node=4`, if both are stated."""
+    inner, placement = view.prediction.inner, view.prediction.placement
+    command = inner.command if inner is not None else view.command
+    each = inner.each if inner is not None else 1
+    if (inner is None and view.flavor not in TRAINERS) or placement is None or each is None:
+        return
+    named = ("gpus_per_node", "gres")
+    found = [view.command.last(name) or view.site.asked(name) for name in named]
+    own = view.command if inner is not None else view.command._replace(options=())
+    asked, have = next(filter(None, found), None), with_slurm_gpus(own, SLURM, view.site).gpus
+    used = placement.most * each
+    shown = visible(command, view.site) is not None or "&" in view.command.tail
+    if asked is None or have is None or shown or not 0 < used < have:
+        return
+    name = command.launcher.text if inner is None else inner.name
+    yield warning(
+        "idle-gpus",
+        f"{name} starts {count(used, 'process')} on a node, 1 GPU each, and the job asks for {have}"
+        f" GPUs of a node ({asked.text})",
+        f"start {have}, or ask for {used}",
+    )
 
 
 def inner_rank(view: View) -> Iterator[LaunchFinding]:

@@ -115,8 +115,20 @@ def test_outputs_of_two_machines_are_compared(
     judged = {one.rule: one for one in examine(found, rule_base(), "x").of(RuleVerdict.FINDING)}
     (first, second) = judged["gpu-paths-differ"].evidence
     assert first.nodes == (next(iter(found)),)
-    assert "has GPU0-GPU1 NVL18" in first.text
-    assert "has GPU0-GPU1 NVL12" in second.text
+    assert "has GPU0-GPU1 NV18" in first.text
+    assert "has GPU0-GPU1 NV12" in second.text
+
+
+def test_two_files_with_a_matrix_each_are_two_machines(tmp_path: Path) -> None:
+    found = read_all(tmp_path, one_txt=texts.TOPO, bad_txt=SLOW)
+    assert found is not None
+    assert list(found) == ["one.txt", "bad.txt"]
+    judged = {one.rule: one for one in examine(found, rule_base(), "x").of(RuleVerdict.FINDING)}
+    assert {one.nodes for one in judged["gpu-paths-differ"].evidence} == {
+        ("one.txt",),
+        ("bad.txt",),
+    }
+    assert all(not facts.unused for facts in found.values())
 
 
 def test_what_else_is_in_a_text_of_two_machines_is_of_neither(tmp_path: Path) -> None:

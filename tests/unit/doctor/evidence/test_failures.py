@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.doctor.evidence.parsers.failures import lone_ranks, parse_failures, wrong_rows
+from nccltune.doctor.evidence.elsewhere import read_elsewhere
+from nccltune.doctor.evidence.parsers.failures import (
+    lone_ranks,
+    parse_failures,
+    states_failure,
+    wrong_rows,
+)
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
 from tests.unit.doctor.evidence import texts
@@ -179,6 +185,28 @@ def test_lines_that_state_no_failure() -> None:
         "loss 0.1 error 0.0\n"
     )
     assert parse_failures(fine) == ()
+
+
+TOLD = (
+    "The admin said he saw Xid 79 on gpu-07 (GPU has fallen off the bus), and we rebooted it.",
+    "A GPU had fallen off the bus last week.",
+    "Once a node was lost: GPU is lost, it never happened again.",
+)
+
+
+@pytest.mark.parametrize("line", TOLD)
+def test_prose_decides_nothing(line: str, tmp_path: Path) -> None:
+    assert parse_failures(f"Hi all,\n{line}\n") == ()
+    assert not states_failure(line.encode())
+    (tmp_path / "post.txt").write_text(f"Hi all,\n{line}\n")
+    assert read_elsewhere([tmp_path / "post.txt"]) is None
+    (tmp_path / "post.txt").write_text(f"{line}\n{texts.TOPO}")
+    found = read_elsewhere([tmp_path / "post.txt"])
+    assert found is not None
+    (facts,) = found.values()
+    assert "failures" not in facts
+    # What a program printed beside it counts.
+    assert parse_failures(f"{line}\nRuntimeError: CUDA error: GPU is lost\n") != ()
 
 
 def test_lines_alike_but_for_numbers_are_one() -> None:

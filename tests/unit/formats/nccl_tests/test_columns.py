@@ -224,6 +224,32 @@ def test_old_error_column_is_a_difference_and_not_a_count() -> None:
     assert text(base.replace("0e+00", "4e-05"), "allreduce.txt").samples[0].wrong == 1
 
 
+def test_an_error_counts_also_where_only_the_rows_show_the_ranks() -> None:
+    lines = Made(points(1 << 20, 1 << 21), era="old", ranks=4).text().splitlines(keepends=True)
+    table = "".join(line for line in lines if line.split()[0].isdecimal() or "size" in line)
+    table = "mpirun -np 4 ./all_reduce_perf -g 1\n" + table
+    wrong = text(table.replace("0e+00", "3e+00"))
+    assert [sample.wrong for sample in wrong.samples] == [1, 1, 1, 1]
+    assert "wrong_results" in wrong.doubtful
+    near = text(table.replace("0e+00", "3e-05"))
+    assert [sample.wrong for sample in near.samples] == [0, 0, 0, 0]
+    # No number of ranks allows that an element is not what it should be at all.
+    alone = text(table.partition("\n")[2].replace("0e+00", "1e+02"), "allreduce.txt")
+    assert all(sample.wrong for sample in alone.samples)
+
+
+def test_times_that_no_call_can_have_are_no_bandwidths() -> None:
+    made = Made((Point(1 << 20, 571.5, 0.5), Point(1 << 26, 29605.0, 0.21)), ranks=16)
+    read = text(made.text())
+    assert [sample.time_us for sample in read.samples if sample.in_place] == []
+    assert len(read.samples) == 2
+    assert "impossible" in read.doubtful
+    (said,) = [flag.sentence for flag in read.report.flags if flag.kind == "impossible"]
+    assert said.startswith("599,") and "1,800 GB/s" in said
+    # 8 ranks with a reduction in the switch: above a link, and possible.
+    assert "impossible" not in text(Made((Point(1 << 30, 800.0, 800.0),)).text()).doubtful
+
+
 def test_a_number_with_an_underscore_is_none() -> None:
     made = Made((Point(4096, 20.0, 21.0), Point(8192, 30.0, 31.0)))
     whole = made.text()
@@ -283,7 +309,7 @@ rows = st.lists(
         times,
         times,
         st.sampled_from([0, None]),
-    ),
+    ).filter(lambda row: row.size < 1.9e6 * min(row.out_us, row.in_us)),  # else impossible
     min_size=1,
     max_size=12,
 )

@@ -245,6 +245,23 @@ def test_repeats_of_one_table_are_rounds(tmp_path: Path) -> None:
     assert found.report.unreadable == 0
 
 
+@pytest.mark.parametrize(
+    ("sizes", "read_as"),
+    [
+        (("0.10", "0.12"), []),
+        (("0.12", "0.25"), [1 << 17, 1 << 18]),
+    ],
+)
+def test_rounded_sizes_are_powers_of_two_together_or_not_at_all(
+    sizes: tuple[str, str], read_as: list[int], tmp_path: Path
+) -> None:
+    found = read(
+        tmp_path, separated(["size(MB)", "time (us)"], [[size, "227.7"] for size in sizes])
+    )
+    assert [sample.bytes for sample in found.samples] == read_as
+    assert found.report.unreadable == 2 - len(read_as)
+
+
 def test_several_tables_in_one_paste_are_runs_of_their_own(tmp_path: Path) -> None:
     found = read(tmp_path, f"Before:\n{markdown(NAMES, ROWS)}\nAfter:\n{markdown(NAMES, ROWS)}")
     assert found.report.tables == 2

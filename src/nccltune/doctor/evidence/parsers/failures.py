@@ -316,6 +316,20 @@ _ALSO_FINE = re.compile(
     r"|^\s*(?:sudo: unable to resolve|curl: \(|wget: |fatal: unable to access)"
     r"|lib(?:nvinfer|[nr]ccl-?(?:net|tuner|profiler|env))\S*\.so\S*: cannot open shared object"
 )
+# A person tells what was: words that no tool prints, or two that tools seldom print. What a program
+# printed, with a time, a level or a place in its code, may stand in the same line.
+_TELLS = re.compile(
+    r"\b(?:I|he|she|our|my|admins?|said|says|told|yesterday"
+    r"|(?:last|this) (?:week|month|year|night)|ago|rebooted|colleagues?)\b"
+)
+_OFTEN_TELLS = re.compile(
+    r"\b(?:[Ww]e|[Tt]hey|was|were|had|did|saw|seen|never|happen(?:s|ed)?|once|since|replaced|fixed"
+    r"|again|but|here|because|just|only|about)\b"
+)
+_BY_PROGRAM = re.compile(
+    r"^\s*[\[<$>|]|\d\d:\d\d:\d\d|\bNVRM: |\w(?:Error|Exception)\b|\bERROR\b|\berror: |\bWARN"
+    r"|\.(?:py|cc|cpp|cu|c|h):\d|\b(?:line|rank|pid|PID) \d|^\S+: |`|\bfailed: "
+)
 # Words of NCCL's and its plugins' messages. Programs that contain NCCL's network code (UCCL), the
 # plugin's own tests and libfabric print them without NCCL WARN.
 _BARE = (
@@ -347,9 +361,29 @@ class FailureLine(NamedTuple):
     times: int
 
 
-def states_failure(data: bytes) -> bool:
-    """Return whether a text contains one of the words in _WORDS or _BARE."""
+def mentions_failure(data: bytes) -> bool:
+    """Return whether a text contains one of the words in _WORDS or _BARE, also in prose."""
     return any(word in data for word in _BYTES)
+
+
+def states_failure(data: bytes) -> bool:
+    """Return whether a text contains one of the words in _WORDS or _BARE, outside of prose."""
+    words = [word for word in _BYTES if word in data]
+    if not words or len(data) > _MOST_PROSE:
+        return bool(words)
+    lines = (line for line in data.splitlines() if any(word in line for word in words))
+    return not all(_is_prose(line.decode(errors="replace")) for line in lines)
+
+
+_MOST_PROSE = 1 << 16
+"""Bytes of a text up to which it may be prose alone."""
+
+
+def _is_prose(line: str) -> bool:
+    """Return whether a person tells of a failure: `The admin said he saw Xid 79 last week`."""
+    if _BY_PROGRAM.search(line):
+        return False
+    return _TELLS.search(line) is not None or len(set(_OFTEN_TELLS.findall(line))) > 1
 
 
 def parse_failures(text: str) -> tuple[FailureLine, ...]:
@@ -373,7 +407,7 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
         before = start
         end = text.find("\n", start)
         line = text[start : end if end >= 0 else len(text)][: 4 * LONGEST].strip()
-        if _QUOTED.match(line) or _ALSO_FINE.search(line):
+        if _QUOTED.match(line) or _ALSO_FINE.search(line) or _is_prose(line):
             continue
         key = at[start], _NUMBERS.sub("#", line)
         known = found.get(key)
