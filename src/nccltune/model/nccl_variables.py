@@ -169,7 +169,10 @@ NCCLTUNE_SENDRECV_METRICS NCCLTUNE_SENDRECV_NCCL NCCLTUNE_SENDRECV_OFF_FILE
 NCCLTUNE_SENDRECV_POLICY NCCLTUNE_SENDRECV_SIGNAL NCCLTUNE_SENDRECV_STATS NCCLTUNE_SENDRECV_STEPS
 NCCLTUNE_SENDRECV_WAITS NCCLTUNE_SENDRECV_WAIT_LIMIT
 """)
-"""Variables of other software, and of nccltune, that launch commands often set. Misspellings are reported too."""
+"""Variables of other software, and of nccltune, that launch commands often set.
+
+Misspelt ones are reported, too.
+"""
 
 
 def _nearest_other(name: str) -> str | None:

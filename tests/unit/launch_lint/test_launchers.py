@@ -367,7 +367,8 @@ def test_a_launcher_that_other_nodes_may_start_too_is_not_alone(text: str) -> No
             None,
         ),
         (
-            f"{TWO}srun --ntasks-per-node=2 --gpus-per-task=4 torchrun --nnodes=4 --nproc-per-node=4"
+            f"{TWO}srun --ntasks-per-node=2 --gpus-per-task=4 torchrun --nnodes=4"
+            " --nproc-per-node=4"
             " --rdzv-backend=c10d --rdzv-endpoint=a:1 t.py",
             None,
         ),

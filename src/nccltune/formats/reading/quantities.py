@@ -44,8 +44,8 @@ class PossibleBytes(NamedTuple):
     """The bytes that a size may stand for: with binary and with decimal prefixes.
 
     Both are equal for a size without a prefix. None: no whole number of bytes. A size that was
-    rounded, such as `0.06 MiB`, is the only power of two that is printed so: `binary_rounded` of the
-    binary one, `rounded` if neither is exact.
+    rounded, such as `0.06 MiB`, is the only power of two that is printed so: `binary_rounded` of
+    the binary one, `rounded` if neither is exact.
     """
 
     binary: int | None

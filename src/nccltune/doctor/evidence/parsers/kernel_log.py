@@ -113,7 +113,13 @@ def parse_kernel_log(text: str) -> KernelLog:
 
 # Failures that kernel lines state. `xid_fault` has the Xids that NVIDIA's catalogue lists as a
 # fault of hardware or firmware. `xid_program` has the Xids that a program mostly causes itself.
-_XID = r"(?:\bXid \(.*?: |(?i:\bxids?(?: (?:error|code|event|number)s?){0,2}(?:[:=]? ?#?|-)))"
+# RPC, DHCP and databases have an `xid` of their own: in small letters it is one beside a GPU only.
+_OF_GPU = r"(?:gpu|nvrm|nvidia|dcgm)"
+_XID = (
+    r"(?:\bXid \(.*?: |(?:\bX[Ii][Dd]"
+    rf"|(?i:{_OF_GPU}.{{0,200}}?\bxid|\bxid(?=.{{0,200}}\b{_OF_GPU})))"
+    r"(?i:s?(?: (?:error|code|event|number)s?){0,2}(?:[:=]? ?#?|-)))"
+)
 _FAILURES = (
     ("gpu_lost", re.compile(rf"fallen off the bus|{_XID}79\b|GPU is lost|GPU .*lost!")),
     (
