@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nccltune.app.env import rules_deployment
 from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.measure.experiments.ab.runs import TrialFiles
 from nccltune.model.choice import DEFAULT, TUNED_RUN
@@ -304,6 +305,14 @@ def test_a_job_that_is_not_faster(study: Study, gain: str, words: str) -> None:
     done = verify(study, *JOB, gain, options=("--check",), code=1)
     assert words in " ".join(done.stdout.split())
     assert study.config_path.read_text() == CONFIG
+    is_slower = gain == "0.95"
+    assert (done.stdout.splitlines()[-1] == "for this job: do not deploy") is is_slower
+    verify(study, *JOB, gain, code=is_slower)
+    # The proof is of this content of the file.
+    for is_same in (True, False):
+        found = rules_deployment(study.path).warnings
+        assert any("a job is slower" in words for words in found) is (is_slower and is_same)
+        study.config_path.write_text(f"{CONFIG}# other\n")
 
 
 def test_an_interrupted_job_goes_on(study: Study, tmp_path: Path) -> None:

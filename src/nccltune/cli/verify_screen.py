@@ -157,6 +157,8 @@ def _show_job(job: JobProof) -> None:
         11,
         "the rules keep theirs: this is on the file as a whole, for this job",
     )
+    if job.harms:
+        out.print("for this job: do not deploy")
     if job.verdict == "not sure":
         why = "the budget is spent: " if job.reason == "budget" else ""
         hint(f"next: {why}the same command with more --rounds goes on")

@@ -6,14 +6,19 @@ on the configuration as a whole. It says nothing about a single rule, so no rule
 """
 
 import math
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from nccltune.analyze.stats import median, trimmed_interval
+from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.measure.experiments.ab.speed import JobSpeed
 from nccltune.model.sample import SCHEMA_VERSION
+from nccltune.study import names
+from nccltune.study.files import Study
 
 JobVerdict = Literal["proven", "not sure", "no"]
 LEAST_PAIRS = 3
@@ -59,6 +64,28 @@ class JobProof(msgspec.Struct, frozen=True, kw_only=True):
     nccl_version: str | None = None
     command: str = ""
     at: str = ""
+
+    @property
+    def harms(self) -> bool:
+        """Return whether the job is slower with the rules, beyond noise, or fails with them."""
+        return self.reason == "failed" or (self.gain_high is not None and self.gain_high < 1)
+
+
+def harmed_job(config: Path) -> str | None:
+    """Return a sentence on the job that the configuration harms, by `job-proof.json` beside it.
+
+    None without such a job, or if the proof is of another content. Raises StudyError.
+    """
+    path = config.parent / names.JOB_PROOF
+    if not path.is_file() or not config.is_file():
+        return None
+    job = Study(config.parent).read_json(path, JobProof)
+    if not job.harms or job.config_hash != config_hash(config.read_bytes()):
+        return None
+    how = "a job fails with these rules"
+    if job.gain is not None:
+        how = f"a job is slower with these rules, {job.gain:.3f}x as fast"
+    return f"{how}: do not deploy them for it: {shlex.join(job.program)}"
 
 
 class JobGain(msgspec.Struct, frozen=True):
