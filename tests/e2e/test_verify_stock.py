@@ -340,6 +340,21 @@ def test_what_is_read_of_a_job(study: Study) -> None:
     assert "name it with --metric" in " ".join(done.stdout.split())
 
 
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ("allreduce,0,1048576,tree,ll,-1,8,8", "no rule applies at this scale (4 nodes, 4 ranks)"),
+        ("allgather,0,1048576,ring,ll,-1,4,4", "no rule applies to what the job calls"),
+    ],
+)
+def test_a_job_that_no_rule_reaches_is_not_measured(study: Study, rule: str, why: str) -> None:
+    study.config_path.write_text(f"# nccltune: schema=1\n{rule}\n")
+    done = verify(study, *JOB, "1.05", options=("--check",), code=1)
+    assert f"gains      not measured: {why}" in done.stdout
+    assert not TrialFiles(study).lines.read()
+    assert not (study.path / "job-proof.json").exists()
+
+
 def test_two_rounds_are_too_few_for_a_job(study: Study) -> None:
     done = verify(study, *JOB, "2", options=("--rounds", "2"))
     assert "gains      not measured: a job needs at least 3 rounds" in done.stdout

@@ -261,8 +261,9 @@ class _ProgramVerification:
         if not self._is_writable:
             return "the study cannot be written, so timings cannot be kept"
         if self._is_job(pair):
-            too_few = self._scope.rounds < LEAST_PAIRS
-            return f"a job needs at least {LEAST_PAIRS} rounds" if too_few else None
+            if self._scope.rounds < LEAST_PAIRS:
+                return f"a job needs at least {LEAST_PAIRS} rounds"
+            return _inert(pair.after, deployed)
         scales = {_scale(pair.before), _scale(pair.after)}
         if len(scales) > 1 or None in scales:
             return "the two runs do not have one known number of nodes and ranks"
@@ -440,6 +441,19 @@ class _Pair(NamedTuple):
     after: ProgramRun
     rules: list[Rule]
     hash: str
+
+
+def _inert(run: ProgramRun, deployed: StockProof) -> str | None:
+    """Return why the rules cannot change the speed of a job; None if they may."""
+    log = run.logged.log
+    if deployed.after.applying == 0:
+        scale = _scale(run)
+        return f"no rule applies at this scale{'' if scale is None else f' ({scale})'}"
+    # The points of a log are looked up at one scale.
+    one_scale = len({ranks for ranks, _ in log.own_ranks}) < 2
+    if one_scale and deployed.points and not deployed.ruled:
+        return "no rule applies to what the job calls"
+    return None
 
 
 def _scale(run: ProgramRun) -> Scale | None:

@@ -40,7 +40,8 @@ class StockRun(msgspec.Struct, frozen=True, kw_only=True):
     tuner          name of the tuner plugin that NCCL loaded; None if the log names none
     config_hashes  hashes of the configurations that our plugin loaded
     rules          number of rules in the configuration
-    applying       number of these rules that apply at the scale of the run (nodes and ranks)
+    applying       number of these rules that apply at the scale of the run (nodes and ranks); of
+                   several communicators, the largest
     """
 
     seconds: float
@@ -125,7 +126,8 @@ class LoggedRun:
         loaded = _LOADED.search(message)
         if loaded is not None:
             self.hashes[loaded["hash"]] = None
-            self.applying, self.rules = int(loaded["apply"]), int(loaded["rules"])
+            self.applying = max(self.applying or 0, int(loaded["apply"]))
+            self.rules = int(loaded["rules"])
 
     def facts(self, seconds: float) -> StockRun:
         """Return the facts about the run. `seconds` is the duration of the run."""
