@@ -340,6 +340,27 @@ def test_what_is_read_of_a_job(study: Study) -> None:
     assert "name it with --metric" in " ".join(done.stdout.split())
 
 
+def test_one_failed_start_with_the_rules_is_repeated(study: Study, tmp_path: Path) -> None:
+    once = (*JOB, "1.05", "--fail-at", "2", str(tmp_path / "once"))
+    done = " ".join(verify(study, *once).stdout.split())
+    assert "proven the job is faster with the rules: 1.050x as fast" in done
+    assert "in 3 pairs of starts in alternating order; one start with the rules failed" in done
+    good = [line for line in TrialFiles(study).lines.read() if not line.error]
+    # No start is repeated but the one that failed.
+    assert len(good) == 6
+    twice = (*JOB, "1.05", "--fail-at", "2,3", str(tmp_path / "twice"))
+    for options in ((), (), ("--anew",)):
+        ended = verify(study, *twice, options=options, code=int(not options))
+        if not options:
+            assert (
+                "no         the job failed twice with the rules: ended with status 3"
+                in ended.stdout
+            )
+            assert "pairs" not in ended.stdout
+            assert ended.stdout.splitlines()[-1] == "for this job: do not deploy"
+            assert "the same command with --anew" in ended.stderr
+
+
 @pytest.mark.parametrize(
     ("rule", "why"),
     [

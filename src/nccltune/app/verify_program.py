@@ -303,7 +303,12 @@ class _ProgramVerification:
         confidence = confidence_of(len(ends))
         left = self._scope.budget_s and max(0.0, self._scope.budget_s - self._times.spent_s)
         experiment = TrialExperiment(
-            runner, TrialFiles(self._study), trial, TrialScope(0, left), anew=self._scope.anew
+            runner,
+            TrialFiles(self._study),
+            trial,
+            TrialScope(0, left),
+            anew=self._scope.anew,
+            job=True,
         )
         known = len(experiment.speeds)
         for end in ends:
@@ -327,6 +332,7 @@ class _ProgramVerification:
                 why=found.why,
                 confidence=confidence,
                 known=known,
+                failed=len(experiment.failures),
                 seconds=self._times.spent_s + outcome.seconds,
                 reason=outcome.reason,
                 nccl_version=pair.after.logged.log.version,

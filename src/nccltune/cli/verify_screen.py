@@ -142,7 +142,10 @@ def _show_job(job: JobProof) -> None:
         words += f": {job.gain:.3f}x as fast ({100 * job.confidence:.3g} % CI "
         words += f"{job.gain_low:.3f}-{job.gain_high:.3f})"
     lead = (f"{job.verdict:<11}", _JOB_STYLE.get(job.verdict, "bold"))
-    hanging(out, lead, 11, f"{words}, in {count(job.pairs, 'pair')} of starts in alternating order")
+    if job.reason != "failed":
+        words += f", in {count(job.pairs, 'pair')} of starts in alternating order"
+        words += "; one start with the rules failed, and was repeated" if job.failed else ""
+    hanging(out, lead, 11, words)
     if job.metric is not None and job.default is not None and job.tuned is not None:
         words = f"{job.metric}: {job.default:.4g} without the rules, {job.tuned:.4g} with them"
         if job.metric == WALL:
@@ -157,6 +160,8 @@ def _show_job(job: JobProof) -> None:
         11,
         "the rules keep theirs: this is on the file as a whole, for this job",
     )
+    if job.reason == "failed":
+        hint("next: if the rules are not the cause: the same command with --anew")
     if job.harms:
         out.print("for this job: do not deploy")
     if job.verdict == "not sure":

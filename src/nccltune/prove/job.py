@@ -38,6 +38,7 @@ class JobProof(msgspec.Struct, frozen=True, kw_only=True):
     - `default`, `tuned`: medians over the starts, in the unit of the metric
     - `gain`: speed with the rules over speed without (1.1 is 1.1 times as fast), with its interval
       at `confidence`; None with fewer than three pairs
+    - `failed`: starts with the rules that failed
     - `pairs`, `known`: the number of pairs, and of those that are from earlier runs
     - `reason`: why the run ended: `done`, `budget` or `failed`
     """
@@ -59,6 +60,7 @@ class JobProof(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float = 0.95
     pairs: int = 0
     known: int = 0
+    failed: int = 0
     seconds: float = 0.0
     reason: str = "done"
     nccl_version: str | None = None
@@ -103,15 +105,15 @@ def judge_pairs(
 ) -> JobGain:
     """Return the verdict on pairs of speeds, without and with the rules.
 
-    `error` is that of a start with the rules, which failed. What the program rounds widens the
-    interval.
+    `error` is that of the starts with the rules, two of which failed. What the program rounds
+    widens the interval.
 
     >>> fast, slow = JobSpeed("steps/s", 2.0), JobSpeed("steps/s", 1.0)
     >>> judge_pairs([(slow, fast)] * 4, 0.95).verdict
     'proven'
     """
     if error is not None:
-        return JobGain("no", f"the job fails with the rules: {error}")
+        return JobGain("no", f"the job failed twice with the rules: {error}")
     if len(pairs) < LEAST_PAIRS:
         return JobGain("not sure", f"at least {LEAST_PAIRS} pairs of starts are needed")
     centre, half = trimmed_interval(

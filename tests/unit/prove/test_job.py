@@ -63,4 +63,4 @@ def test_verdicts(pairs: list[tuple[JobSpeed, JobSpeed]], verdict: str, why: str
 def test_a_job_that_fails_with_the_rules_is_no() -> None:
     found = judge_pairs([], 0.95, "ended with status 1")
     assert (found.verdict, found.gain) == ("no", None)
-    assert "ended with status 1" in found.why
+    assert found.why == "the job failed twice with the rules: ended with status 1"
