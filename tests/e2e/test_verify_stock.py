@@ -331,8 +331,11 @@ def test_what_is_read_of_a_job(study: Study) -> None:
         # The second look goes on where the first one ended, also with --anew.
         assert (job["pairs"], job["known"]) == (4, 0)
     assert len(TrialFiles(study).lines.read()) == 16
-    done = verify(study, *JOB, "2", options=("--metric", "speed ([0-9]+)"), code=4)
+    done = verify(study, *JOB, "2", options=("--metric", "speed ([0-9]+)"), code=2)
     assert "printed nothing that 'speed ([0-9]+)' matches" in done.stderr
+    assert "correct --metric; the last lines with a number are: [rank0]:step: 7 " in done.stderr
+    assert "run        with the plugin" not in done.stderr
+    assert "resume" not in done.stderr
     done = verify(study, *JOB, "2", options=("--metric", "speed"), code=2)
     assert "--metric: 'speed' has no group" in done.stderr
     done = verify(study, *PROGRAM, "--no-table", options=("--rounds", "3"))

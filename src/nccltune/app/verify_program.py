@@ -114,7 +114,8 @@ def verify_program(
     proven in STUDY/tuner.conf, and those that do not hold are removed.
 
     `command` is stored as the command line that goes on. Raises LaunchError if the program fails,
-    InputError if the study has no configuration or the program writes no NCCL log, and StudyError
+    InputError if the study has no configuration, or the program writes no NCCL log or prints no
+    value of the metric, and StudyError
     if another measurement holds the study. All timings so far are then in the study.
     """
     config = config_of(study)
@@ -209,6 +210,7 @@ class _ProgramVerification:
                     self._progress,
                     self._start(len(runs)),
                     self._keep_samples,
+                    self._scope.metric,
                 )
                 self._times.add(runs[which].seconds)
         return _Pair(runs["without"], runs["with"], rules, hash_)
@@ -291,13 +293,14 @@ class _ProgramVerification:
             ],
         )
         longest = max(pair.before.seconds, pair.after.seconds)
+        reader = JobReader(metric)
         runner = ProgramRunner(
             self._program,
             plain,
             trial.settings,
             with_launcher=self._under,
             limit_s=max(LIMIT_S, _PATIENCE * longest),
-            job=JobReader(metric),
+            job=reader,
         )
         ends = looks(self._scope.rounds)
         confidence = confidence_of(len(ends))
@@ -311,6 +314,7 @@ class _ProgramVerification:
             job=True,
         )
         known = len(experiment.speeds)
+        reader.used = experiment.speeds[-1][0].metric if known else None
         for end in ends:
             try:
                 outcome = experiment.run(self._show, rounds=end)

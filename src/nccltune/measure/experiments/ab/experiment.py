@@ -29,7 +29,7 @@ from nccltune.measure.engine.scheduler import (
 from nccltune.measure.experiments.ab.facts import StartFacts
 from nccltune.measure.experiments.ab.runs import SIDES, SettingTrial, Side, TrialFiles, TrialRun
 from nccltune.measure.experiments.ab.settings import LIBRARY, SettingChanges
-from nccltune.measure.experiments.ab.speed import JobSpeed
+from nccltune.measure.experiments.ab.speed import JobSpeed, UnreadSpeedError
 from nccltune.model.choice import DEFAULT
 from nccltune.model.errors import InputError, LaunchError, PlatformError
 from nccltune.model.sample import Purpose, Sample
@@ -272,7 +272,8 @@ class TrialExperiment:
         try:
             ran = self._runner.run(self._trial.of(side), start, keep, choices=choices)
         except (LaunchError, PlatformError, InputError) as failure:
-            if side == "default":
+            # A job that printed something else has not failed.
+            if side == "default" or isinstance(failure, UnreadSpeedError):
                 raise
             ran = ProcessResult(None, error=failure.message)
         seconds = self._now() - began if ran.recorded_s is None else ran.recorded_s
