@@ -319,8 +319,28 @@ def test_an_interrupted_job_goes_on(study: Study, tmp_path: Path) -> None:
     stop = ("--stop-at", "5", str(tmp_path / "starts"))
     done = verify(study, *JOB, "1.05", *stop, code=130)
     assert "the speeds of 1 pair of starts are kept" in done.stderr
-    document = json.loads(verify(study, *JOB, "1.05", *stop, options=("--json",)).stdout)
+    again = verify(study, *JOB, "1.05", *stop, options=("--json",))
+    document = json.loads(again.stdout)
     assert (document["job"]["known"], document["job"]["pairs"]) == (1, 3)
+    # One of the twelve pairs is known: two starts with NCCL's log, and 22 at most.
+    assert re.findall(r"run        (\d+ of at most \d+)", again.stderr) == [
+        f"{number} of at most 24" for number in range(3, 7)
+    ]
+
+
+def test_half_a_pair_is_completed(study: Study, tmp_path: Path) -> None:
+    stop = ("--stop-at", "6", str(tmp_path / "starts"))
+    verify(study, *JOB, "1.05", *stop, code=130)
+    again = verify(study, *JOB, "1.05", *stop)
+    assert "run        3 of at most 23" in again.stderr
+    lines = TrialFiles(study).lines.read()
+    assert (len(lines), len({line.round for line in lines})) == (6, 3)
+
+
+def test_a_spent_budget_advises_a_larger_one(study: Study) -> None:
+    done = verify(study, *JOB, "1.05", options=("--budget", "0.001"))
+    assert "not sure   needs at least 3 pairs of starts, has 0" in done.stdout
+    assert "next: the budget is spent: the same command with a larger --budget" in done.stderr
 
 
 def test_what_is_read_of_a_job(study: Study) -> None:
@@ -328,9 +348,8 @@ def test_what_is_read_of_a_job(study: Study) -> None:
     for anew in ((), ("--anew",)):
         job = json.loads(verify(study, *JOB, "2", options=(*metric, *anew)).stdout)["job"]
         assert (job["metric"], job["default"], job["verdict"]) == (metric[1], 8.1, "not sure")
-        # The second look goes on where the first one ended, also with --anew.
-        assert (job["pairs"], job["known"]) == (4, 0)
-    assert len(TrialFiles(study).lines.read()) == 16
+        assert (job["pairs"], job["known"], job["coarse"]) == (3, 0, True)
+    assert len(TrialFiles(study).lines.read()) == 12
     done = verify(study, *JOB, "2", options=("--metric", "speed ([0-9]+)"), code=2)
     assert "printed nothing that 'speed ([0-9]+)' matches" in done.stderr
     assert "correct --metric; the last lines with a number are: [rank0]:step: 7 " in done.stderr

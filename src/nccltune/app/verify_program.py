@@ -317,13 +317,13 @@ class _ProgramVerification:
         reader.used = experiment.speeds[-1][0].metric if known else None
         for end in ends:
             try:
-                outcome = experiment.run(self._show, rounds=end)
+                outcome = experiment.run(lambda status: self._show(status, experiment), rounds=end)
             except STOPPED_BY:
                 pairs = count(len(experiment.speeds), "pair")
                 self._progress.stopped(f"the speeds of {pairs} of starts")
                 raise
             found = judge_pairs(experiment.speeds, confidence, outcome.error)
-            if outcome.reason != "done" or found.verdict != "not sure":
+            if outcome.reason != "done" or found.verdict != "not sure" or found.coarse:
                 break
         proof = job_proof(
             found,
@@ -348,11 +348,12 @@ class _ProgramVerification:
             self._study.write_json(self._study.path / names.JOB_PROOF, proof)
         return proof
 
-    def _show(self, status: ExperimentStatus) -> None:
+    def _show(self, status: ExperimentStatus, experiment: TrialExperiment) -> None:
         """Report a start of the job."""
+        left = 2 * self._scope.rounds - experiment.ended
+        most = self._starts + left
         self._starts += 1
-        most = 2 + 2 * self._scope.rounds
-        left_s = (most - self._starts + 1) * self._times.expected_s
+        left_s = left * self._times.expected_s
         which = "with" if status.what == WITH else "without"
         start = ProgramStart(self._starts, most, left_s)
         self._progress.starting(which, " ".join(self._program), start)

@@ -38,6 +38,8 @@ class JobProof(msgspec.Struct, frozen=True, kw_only=True):
     - `default`, `tuned`: medians over the starts, in the unit of the metric
     - `gain`: speed with the rules over speed without (1.1 is 1.1 times as fast), with its interval
       at `confidence`; None with fewer than three pairs
+    - `ratio`: as `gain`, of the two medians
+    - `coarse`: whether more pairs cannot decide, because the program prints too few digits
     - `failed`: starts with the rules that failed
     - `pairs`, `known`: the number of pairs, and of those that are from earlier runs
     - `reason`: why the run ended: `done`, `budget` or `failed`
@@ -57,6 +59,8 @@ class JobProof(msgspec.Struct, frozen=True, kw_only=True):
     gain: float | None = None
     gain_low: float | None = None
     gain_high: float | None = None
+    ratio: float | None = None
+    coarse: bool = False
     confidence: float = 0.95
     pairs: int = 0
     known: int = 0
@@ -98,6 +102,7 @@ class JobGain(msgspec.Struct, frozen=True):
     gain: float | None = None
     gain_low: float | None = None
     gain_high: float | None = None
+    coarse: bool = False
 
 
 def judge_pairs(
@@ -115,21 +120,29 @@ def judge_pairs(
     if error is not None:
         return JobGain("no", f"the job failed twice with the rules: {error}")
     if len(pairs) < LEAST_PAIRS:
-        return JobGain("not sure", f"at least {LEAST_PAIRS} pairs of starts are needed")
+        return JobGain(
+            "not sure", f"needs at least {LEAST_PAIRS} pairs of starts, has {len(pairs)}"
+        )
     centre, half = trimmed_interval(
         [math.log(after.speed / before.speed) for before, after in pairs], confidence
     )
-    half += median([before.rounding + after.rounding for before, after in pairs])
+    rounding = median([before.rounding + after.rounding for before, after in pairs])
+    spread, half = half, half + rounding
     found = JobGain(
         "not sure", "", math.exp(centre), math.exp(centre - half), math.exp(centre + half)
     )
+    log_least = math.log1p(LEAST_GAIN)
     verdict, why = found.verdict, "the gain cannot be told from noise"
     if centre - half > 0:
         verdict, why = "proven", "the job is faster with the rules"
     elif centre + half < 0:
         verdict, why = "no", "the job is slower with the rules"
-    elif centre + half < math.log1p(LEAST_GAIN):
+    elif centre + half < log_least:
         verdict, why = "no", f"the rules gain less than {100 * LEAST_GAIN:g} % of the job"
+    elif spread <= rounding and abs(centre) <= rounding and centre + rounding >= log_least:
+        # More pairs make the spread smaller, and never the rounding.
+        digits = f"the program prints too few digits (rounded to {100 * rounding / 2:.2g} %)"
+        return msgspec.structs.replace(found, why=digits, coarse=True)
     return msgspec.structs.replace(found, verdict=verdict, why=why)
 
 
@@ -162,4 +175,6 @@ def job_proof(
         left_out=last.left_out,
         default=median([before.value for before, _ in pairs]),
         tuned=median([after.value for _, after in pairs]),
+        ratio=median([after.speed for _, after in pairs])
+        / median([before.speed for before, _ in pairs]),
     )

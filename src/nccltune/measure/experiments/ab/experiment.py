@@ -213,6 +213,11 @@ class TrialExperiment:
         return [(before, after) for before, after in pairs if before and after]
 
     @property
+    def ended(self) -> int:
+        """Return the number of starts of a job that count, with that of half a round."""
+        return 2 * len(self._rounds()) + bool(self._halves())
+
+    @property
     def seconds_to_come(self) -> float:
         """Return about how long the remaining rounds take, in seconds."""
         return 2 * (self._scope.rounds - len(self._rounds())) * self._times.expected_s
@@ -227,11 +232,9 @@ class TrialExperiment:
         """Run both processes of the next round; one that is interrupted is not completed later,
         except that of a job, whose starts are long."""
         sides: Sequence[Side] = self.order(len(self._rounds()))
-        ran_sides = {line.round: line.side for line in self._compared()}
-        half = sorted(ran_sides.keys() - set(self._rounds())) if self._job else []
-        if half:
-            number = half[-1]
-            sides = [side for side in sides if side != ran_sides[number]]
+        if halves := self._halves():
+            number = max(halves)
+            sides = [side for side in sides if side != halves[number]]
         else:
             number = self._take_round()
         for side in sides:
@@ -325,6 +328,11 @@ class TrialExperiment:
             side: {line.round for line in self._compared() if line.side == side} for side in SIDES
         }
         return sorted(done["default"] & done["set"])
+
+    def _halves(self) -> dict[int, Side]:
+        """Return the rounds of a job of which only one side ran, with that side."""
+        ran = {line.round: line.side for line in self._compared()} if self._job else {}
+        return {number: ran[number] for number in ran.keys() - set(self._rounds())}
 
     def _compared(self) -> Sequence[TrialRun]:
         return [line for line in self._lines if not line.probe and line.error is None]
