@@ -24,7 +24,7 @@ class Template(NamedTuple):
 
         `for_shell` quotes the values for a shell, because facts may come from foreign files.
         """
-        filled = []
+        filled: list[str] = []
         for part in self.parts:
             if isinstance(part, str):
                 is_once = filled[-1:] == ["1"] and part.startswith(" times")
