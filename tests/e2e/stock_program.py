@@ -2,13 +2,14 @@
 """Behaves like all_reduce_perf with NCCL 2.28 in it, as far as `nccltune verify` can see.
 
 stock_program.py [--no-log] [--no-table] [--ignore-plugin] [--fail] [--alone]
-                 [--slow A/P] [--wrong A/P] [--stop-at N FILE] [--job GAIN]
+                 [--slow A/P] [--wrong A/P] [--stop-at N FILE] [--job GAIN] [--fail-at NUMBERS FILE]
 
 The plugin that NCCL_TUNER_PLUGIN names is really loaded, by the program that plays NCCL's side. A
 rank's log goes to NCCL_DEBUG_FILE as NCCL writes it, the table to standard output. Under a
 launcher that is what its first process does; with --alone every one, as without MPI, of one rank.
 Choices of the plugin are faster than NCCL's own, but that of --slow; that of --wrong computes wrong
-results. At its Nth start, which it counts in FILE, --stop-at interrupts the process above.
+results. At its Nth start, which it counts in FILE, --stop-at interrupts the process above. Of the
+starts with the plugin, --fail-at lets those fail that NUMBERS (3,4) name.
 With --job it is a training script instead, which is faster by GAIN with the plugin. It logs to
 standard error, as torchtitan does. Its first two steps are slow.
 """
@@ -72,10 +73,19 @@ def stop_at() -> None:
         time.sleep(60)
 
 
+def is_to_fail() -> bool:
+    if "--fail-at" not in sys.argv or "NCCL_TUNER_PLUGIN" not in os.environ:
+        return False
+    numbers, file = sys.argv[sys.argv.index("--fail-at") + 1 :][:2]
+    with Path(file).open("a") as counted:
+        counted.write("x")
+    return str(Path(file).stat().st_size) in numbers.split(",")
+
+
 def main() -> None:
     if other_rank() and "--alone" not in sys.argv:
         return
-    if "--fail" in sys.argv:
+    if "--fail" in sys.argv or is_to_fail():
         sys.exit(3)
     said, ran = decide(os.environ.get("NCCL_TUNER_PLUGIN"))
     if "--no-log" not in sys.argv:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nccltune.app.env import rules_deployment
 from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.measure.experiments.ab.runs import TrialFiles
 from nccltune.model.choice import DEFAULT, TUNED_RUN
@@ -304,14 +305,42 @@ def test_a_job_that_is_not_faster(study: Study, gain: str, words: str) -> None:
     done = verify(study, *JOB, gain, options=("--check",), code=1)
     assert words in " ".join(done.stdout.split())
     assert study.config_path.read_text() == CONFIG
+    is_slower = gain == "0.95"
+    assert (done.stdout.splitlines()[-1] == "for this job: do not deploy") is is_slower
+    verify(study, *JOB, gain, code=is_slower)
+    # The proof is of this content of the file.
+    for is_same in (True, False):
+        found = rules_deployment(study.path).warnings
+        assert any("a job is slower" in words for words in found) is (is_slower and is_same)
+        study.config_path.write_text(f"{CONFIG}# other\n")
 
 
 def test_an_interrupted_job_goes_on(study: Study, tmp_path: Path) -> None:
     stop = ("--stop-at", "5", str(tmp_path / "starts"))
     done = verify(study, *JOB, "1.05", *stop, code=130)
     assert "the speeds of 1 pair of starts are kept" in done.stderr
-    document = json.loads(verify(study, *JOB, "1.05", *stop, options=("--json",)).stdout)
+    again = verify(study, *JOB, "1.05", *stop, options=("--json",))
+    document = json.loads(again.stdout)
     assert (document["job"]["known"], document["job"]["pairs"]) == (1, 3)
+    # One of the twelve pairs is known: two starts with NCCL's log, and 22 at most.
+    assert re.findall(r"run        (\d+ of at most \d+)", again.stderr) == [
+        f"{number} of at most 24" for number in range(3, 7)
+    ]
+
+
+def test_half_a_pair_is_completed(study: Study, tmp_path: Path) -> None:
+    stop = ("--stop-at", "6", str(tmp_path / "starts"))
+    verify(study, *JOB, "1.05", *stop, code=130)
+    again = verify(study, *JOB, "1.05", *stop)
+    assert "run        3 of at most 23" in again.stderr
+    lines = TrialFiles(study).lines.read()
+    assert (len(lines), len({line.round for line in lines})) == (6, 3)
+
+
+def test_a_spent_budget_advises_a_larger_one(study: Study) -> None:
+    done = verify(study, *JOB, "1.05", options=("--budget", "0.001"))
+    assert "not sure   needs at least 3 pairs of starts, has 0" in done.stdout
+    assert "next: the budget is spent: the same command with a larger --budget" in done.stderr
 
 
 def test_what_is_read_of_a_job(study: Study) -> None:
@@ -319,16 +348,54 @@ def test_what_is_read_of_a_job(study: Study) -> None:
     for anew in ((), ("--anew",)):
         job = json.loads(verify(study, *JOB, "2", options=(*metric, *anew)).stdout)["job"]
         assert (job["metric"], job["default"], job["verdict"]) == (metric[1], 8.1, "not sure")
-        # The second look goes on where the first one ended, also with --anew.
-        assert (job["pairs"], job["known"]) == (4, 0)
-    assert len(TrialFiles(study).lines.read()) == 16
-    done = verify(study, *JOB, "2", options=("--metric", "speed ([0-9]+)"), code=4)
+        assert (job["pairs"], job["known"], job["coarse"]) == (3, 0, True)
+    assert len(TrialFiles(study).lines.read()) == 12
+    done = verify(study, *JOB, "2", options=("--metric", "speed ([0-9]+)"), code=2)
     assert "printed nothing that 'speed ([0-9]+)' matches" in done.stderr
+    assert "correct --metric; the last lines with a number are: [rank0]:step: 7 " in done.stderr
+    assert "run        with the plugin" not in done.stderr
+    assert "resume" not in done.stderr
     done = verify(study, *JOB, "2", options=("--metric", "speed"), code=2)
     assert "--metric: 'speed' has no group" in done.stderr
     done = verify(study, *PROGRAM, "--no-table", options=("--rounds", "3"))
     assert "read       wall time: " in done.stdout
     assert "name it with --metric" in " ".join(done.stdout.split())
+
+
+def test_one_failed_start_with_the_rules_is_repeated(study: Study, tmp_path: Path) -> None:
+    once = (*JOB, "1.05", "--fail-at", "2", str(tmp_path / "once"))
+    done = " ".join(verify(study, *once).stdout.split())
+    assert "proven the job is faster with the rules: 1.050x as fast" in done
+    assert "in 3 pairs of starts in alternating order; one start with the rules failed" in done
+    good = [line for line in TrialFiles(study).lines.read() if not line.error]
+    # No start is repeated but the one that failed.
+    assert len(good) == 6
+    twice = (*JOB, "1.05", "--fail-at", "2,3", str(tmp_path / "twice"))
+    for options in ((), (), ("--anew",)):
+        ended = verify(study, *twice, options=options, code=int(not options))
+        if not options:
+            assert (
+                "no         the job failed twice with the rules: ended with status 3"
+                in ended.stdout
+            )
+            assert "pairs" not in ended.stdout
+            assert ended.stdout.splitlines()[-1] == "for this job: do not deploy"
+            assert "the same command with --anew" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ("allreduce,0,1048576,tree,ll,-1,8,8", "no rule applies at this scale (4 nodes, 4 ranks)"),
+        ("allgather,0,1048576,ring,ll,-1,4,4", "no rule applies to what the job calls"),
+    ],
+)
+def test_a_job_that_no_rule_reaches_is_not_measured(study: Study, rule: str, why: str) -> None:
+    study.config_path.write_text(f"# nccltune: schema=1\n{rule}\n")
+    done = verify(study, *JOB, "1.05", options=("--check",), code=1)
+    assert f"gains      not measured: {why}" in done.stdout
+    assert not TrialFiles(study).lines.read()
+    assert not (study.path / "job-proof.json").exists()
 
 
 def test_two_rounds_are_too_few_for_a_job(study: Study) -> None:

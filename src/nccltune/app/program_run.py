@@ -19,6 +19,7 @@ from nccltune.launch.run import run
 from nccltune.launch.state import RunState
 from nccltune.measure.bench.with_launcher import WithLauncher, program_with_launcher
 from nccltune.measure.engine.record import timestamp
+from nccltune.measure.experiments.ab.speed import Metric, read_speed, unread
 from nccltune.model.choice import DEFAULT, TUNED_RUN, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, LaunchError
@@ -99,11 +100,12 @@ def run_program(
     progress: ProgramProgress,
     start: ProgramStart,
     keep: Callable[[Sequence[Sample]], None],
+    metric: Metric | None = None,
 ) -> ProgramRun:
     """Run the program once with NCCL's log on; pass its timings to `keep`, also if it fails.
 
     The name of `folder` is `without` or `with` (the plugin). Raises LaunchError if the program
-    fails, InputError if it cannot be started or writes no NCCL log.
+    fails, InputError if it cannot be started, writes no NCCL log, or prints nothing of `metric`.
     """
     folder.mkdir()
     log = str(folder / "nccl.%h.%p.log")
@@ -114,7 +116,9 @@ def run_program(
     failure: LaunchError | None = None
     try:
         if under is None:
-            _run_here(program, variables, output, progress, start)
+            # A metric may be on either stream.
+            errors = None if metric is None else subprocess.STDOUT
+            _run_here(program, variables, output, progress, start, errors)
         else:
             elsewhere = _run_under(program, under, variables, output, progress, start)
     except LaunchError as error:
@@ -130,6 +134,8 @@ def run_program(
     keep(samples)
     if failure is not None and not (folder.name == "with" and any(one.wrong for one in samples)):
         raise failure
+    if metric is not None and read_speed(printed := [output.read_bytes()], metric) is None:
+        raise unread(printed, f"the program printed nothing that {metric.name!r} matches")
     if not logged.log.lines:
         hint = f"does it use NCCL? Then: {REACH}"
         if under is not None:
@@ -144,10 +150,11 @@ def _run_here(
     output: Path,
     progress: ProgramProgress,
     start: ProgramStart,
+    errors: int | None,
 ) -> None:
     progress.starting(output.parent.name, " ".join(program), start)
     try:
-        process = Child(list(program), env=environment, stdout=subprocess.PIPE)
+        process = Child(list(program), env=environment, stdout=subprocess.PIPE, stderr=errors)
     except OSError as error:
         raise InputError(
             f"cannot be started: {error.strerror}", where=program[0], hint="check the command"

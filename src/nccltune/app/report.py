@@ -5,6 +5,8 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 import nccltune
 from nccltune.analyze.result import Analysis
 from nccltune.app.analyze import analyze_study, stored_analysis
@@ -16,6 +18,7 @@ from nccltune.formats.reading.file_report import ImportRecord
 from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.model.errors import UnwritableError
 from nccltune.model.numbers import counted
+from nccltune.prove.job import harmed_job
 from nccltune.prove.result import Proof
 from nccltune.prove.run import read_proof, rules_of
 from nccltune.report.build import build
@@ -76,11 +79,16 @@ def _parts(path: Path) -> ReportParts:
         analyzed = analyze_study(opened, assumed_noise=tuning.options.assumed_noise)
         analysis = analyzed.analysis
         warnings += analyzed.warnings
+    offered = commands(opened, tuning, written=written, proven=proof is not None)
+    harmed = harmed_job(study.config_path)
+    if harmed is not None:
+        offered = msgspec.structs.replace(offered, deploy=None)
     report = build(
         analysis,
         tuning,
         proof=proof,
-        commands=commands(opened, tuning, written=written, proven=proof is not None),
+        harmed=harmed,
+        commands=offered,
         tool_version=nccltune.__version__,
         sources=[_source(record) for record in study.imports(ImportRecord)],
         checks=_checks(study),

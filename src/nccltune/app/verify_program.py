@@ -114,7 +114,8 @@ def verify_program(
     proven in STUDY/tuner.conf, and those that do not hold are removed.
 
     `command` is stored as the command line that goes on. Raises LaunchError if the program fails,
-    InputError if the study has no configuration or the program writes no NCCL log, and StudyError
+    InputError if the study has no configuration, or the program writes no NCCL log or prints no
+    value of the metric, and StudyError
     if another measurement holds the study. All timings so far are then in the study.
     """
     config = config_of(study)
@@ -209,6 +210,7 @@ class _ProgramVerification:
                     self._progress,
                     self._start(len(runs)),
                     self._keep_samples,
+                    self._scope.metric,
                 )
                 self._times.add(runs[which].seconds)
         return _Pair(runs["without"], runs["with"], rules, hash_)
@@ -261,8 +263,9 @@ class _ProgramVerification:
         if not self._is_writable:
             return "the study cannot be written, so timings cannot be kept"
         if self._is_job(pair):
-            too_few = self._scope.rounds < LEAST_PAIRS
-            return f"a job needs at least {LEAST_PAIRS} rounds" if too_few else None
+            if self._scope.rounds < LEAST_PAIRS:
+                return f"a job needs at least {LEAST_PAIRS} rounds"
+            return _inert(pair.after, deployed)
         scales = {_scale(pair.before), _scale(pair.after)}
         if len(scales) > 1 or None in scales:
             return "the two runs do not have one known number of nodes and ranks"
@@ -290,30 +293,37 @@ class _ProgramVerification:
             ],
         )
         longest = max(pair.before.seconds, pair.after.seconds)
+        reader = JobReader(metric)
         runner = ProgramRunner(
             self._program,
             plain,
             trial.settings,
             with_launcher=self._under,
             limit_s=max(LIMIT_S, _PATIENCE * longest),
-            job=JobReader(metric),
+            job=reader,
         )
         ends = looks(self._scope.rounds)
         confidence = confidence_of(len(ends))
         left = self._scope.budget_s and max(0.0, self._scope.budget_s - self._times.spent_s)
         experiment = TrialExperiment(
-            runner, TrialFiles(self._study), trial, TrialScope(0, left), anew=self._scope.anew
+            runner,
+            TrialFiles(self._study),
+            trial,
+            TrialScope(0, left),
+            anew=self._scope.anew,
+            job=True,
         )
         known = len(experiment.speeds)
+        reader.used = experiment.speeds[-1][0].metric if known else None
         for end in ends:
             try:
-                outcome = experiment.run(self._show, rounds=end)
+                outcome = experiment.run(lambda status: self._show(status, experiment), rounds=end)
             except STOPPED_BY:
                 pairs = count(len(experiment.speeds), "pair")
                 self._progress.stopped(f"the speeds of {pairs} of starts")
                 raise
             found = judge_pairs(experiment.speeds, confidence, outcome.error)
-            if outcome.reason != "done" or found.verdict != "not sure":
+            if outcome.reason != "done" or found.verdict != "not sure" or found.coarse:
                 break
         proof = job_proof(
             found,
@@ -326,6 +336,7 @@ class _ProgramVerification:
                 why=found.why,
                 confidence=confidence,
                 known=known,
+                failed=len(experiment.failures),
                 seconds=self._times.spent_s + outcome.seconds,
                 reason=outcome.reason,
                 nccl_version=pair.after.logged.log.version,
@@ -337,11 +348,12 @@ class _ProgramVerification:
             self._study.write_json(self._study.path / names.JOB_PROOF, proof)
         return proof
 
-    def _show(self, status: ExperimentStatus) -> None:
+    def _show(self, status: ExperimentStatus, experiment: TrialExperiment) -> None:
         """Report a start of the job."""
+        left = 2 * self._scope.rounds - experiment.ended
+        most = self._starts + left
         self._starts += 1
-        most = 2 + 2 * self._scope.rounds
-        left_s = (most - self._starts + 1) * self._times.expected_s
+        left_s = left * self._times.expected_s
         which = "with" if status.what == WITH else "without"
         start = ProgramStart(self._starts, most, left_s)
         self._progress.starting(which, " ".join(self._program), start)
@@ -440,6 +452,19 @@ class _Pair(NamedTuple):
     after: ProgramRun
     rules: list[Rule]
     hash: str
+
+
+def _inert(run: ProgramRun, deployed: StockProof) -> str | None:
+    """Return why the rules cannot change the speed of a job; None if they may."""
+    log = run.logged.log
+    if deployed.after.applying == 0:
+        scale = _scale(run)
+        return f"no rule applies at this scale{'' if scale is None else f' ({scale})'}"
+    # The points of a log are looked up at one scale.
+    one_scale = len({ranks for ranks, _ in log.own_ranks}) < 2
+    if one_scale and deployed.points and not deployed.ruled:
+        return "no rule applies to what the job calls"
+    return None
 
 
 def _scale(run: ProgramRun) -> Scale | None:

@@ -98,7 +98,10 @@ def _findings(analysis: Analysis) -> str:
 def show_end(found: AutoResult, out: Console) -> None:
     """Print the verdict, and the paths of report and rules."""
     show_verdict(found.report, found.study, out)
-    if found.proof.rules if found.proof is not None else found.tuning.rules:
+    has_rules = found.proof.rules if found.proof is not None else found.tuning.rules
+    if has_rules and found.report.commands.deploy is None:
+        return  # The verdict names the job that is slower with them.
+    if has_rules:
         path = shlex.quote(str(found.study.path))
         stand_in = found.study.platform().stand_in
         words = "two lines for a shell, nccl.conf or a job file"

@@ -12,6 +12,7 @@ def show_deployment(deployed: Deployment, form: LineFormat) -> None:
     if is_json():
         document: dict[str, object] = {"settings": deployed.settings, "rules": deployed.rules}
         document |= {"meanings": deployed.meanings} if deployed.meanings else {}
+        document |= {"warnings": deployed.warnings} if deployed.warnings else {}
         print_json(document)
     else:
         if deployed.settings:

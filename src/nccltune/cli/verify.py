@@ -179,4 +179,6 @@ def _verify_program(
     print_result(program_document(result), show_program, result, study)
     holds = result.proof is not None and result.proof.holding == len(result.proof.rules)
     holds = holds or (result.job is not None and result.job.verdict == "proven")
-    return int(bool(result.deployed.problems) or (check and (result.is_changed or not holds)))
+    harms = result.job is not None and result.job.harms
+    is_wrong = harms or bool(result.deployed.problems)
+    return int(is_wrong or (check and (result.is_changed or not holds)))

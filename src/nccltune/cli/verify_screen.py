@@ -28,7 +28,7 @@ from nccltune.cli.progress import seconds_words
 from nccltune.cli.rule_screen import proof_tables
 from nccltune.cli.verbosity import is_quiet
 from nccltune.measure.experiments.ab.speed import WALL
-from nccltune.model.scale import count
+from nccltune.model.scale import Scale, count
 from nccltune.model.sizes import format_bytes
 from nccltune.prove.edit import before_path
 from nccltune.prove.job import JobProof
@@ -142,7 +142,10 @@ def _show_job(job: JobProof) -> None:
         words += f": {job.gain:.3f}x as fast ({100 * job.confidence:.3g} % CI "
         words += f"{job.gain_low:.3f}-{job.gain_high:.3f})"
     lead = (f"{job.verdict:<11}", _JOB_STYLE.get(job.verdict, "bold"))
-    hanging(out, lead, 11, f"{words}, in {count(job.pairs, 'pair')} of starts in alternating order")
+    if job.gain is not None:
+        words += f", in {count(job.pairs, 'pair')} of starts in alternating order"
+        words += "; one start with the rules failed, and was repeated" if job.failed else ""
+    hanging(out, lead, 11, words)
     if job.metric is not None and job.default is not None and job.tuned is not None:
         words = f"{job.metric}: {job.default:.4g} without the rules, {job.tuned:.4g} with them"
         if job.metric == WALL:
@@ -150,6 +153,9 @@ def _show_job(job: JobProof) -> None:
         elif job.left_out:
             words += f" (medians; the first {job.left_out} of {job.values} values of a start are "
             words += "warm-up and left out)"
+        if job.gain and job.ratio and f"{job.gain:.3f}" != f"{job.ratio:.3f}":
+            words += "; the gain is the mean over the pairs, not the ratio of these two medians, "
+            words += f"{job.ratio:.3f}x"
         hanging(out, "read       ", 11, words)
     hanging(
         out,
@@ -157,9 +163,17 @@ def _show_job(job: JobProof) -> None:
         11,
         "the rules keep theirs: this is on the file as a whole, for this job",
     )
+    if job.reason == "failed":
+        hint("next: if the rules are not the cause: the same command with --anew")
+    if job.harms:
+        out.print("for this job: do not deploy")
     if job.verdict == "not sure":
-        why = "the budget is spent: " if job.reason == "budget" else ""
-        hint(f"next: {why}the same command with more --rounds goes on")
+        words = "the same command with more --rounds goes on"
+        if job.reason == "budget":
+            words = "the budget is spent: the same command with a larger --budget goes on"
+        elif job.coarse:
+            words = "let the program print more digits, or name another number with --metric"
+        hint(f"next: {words}")
 
 
 def _show_deployed(proof: StockProof, reach: str, *, is_last_round: bool) -> None:
@@ -169,7 +183,7 @@ def _show_deployed(proof: StockProof, reach: str, *, is_last_round: bool) -> Non
     if after.config_hashes:
         loaded = (
             f"loaded, content {after.config_hashes[0]}: {after.applying} of "
-            f"{count(after.rules or 0, 'rule')} for {after.nodes} nodes, {after.ranks} ranks"
+            f"{count(after.rules or 0, 'rule')} for {Scale(after.nodes or 0, after.ranks or 0)}"
         )
     out.print(f"plugin     {loaded}")
     for problem in proof.problems:

@@ -6,14 +6,19 @@ on the configuration as a whole. It says nothing about a single rule, so no rule
 """
 
 import math
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from nccltune.analyze.stats import median, trimmed_interval
+from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.measure.experiments.ab.speed import JobSpeed
 from nccltune.model.sample import SCHEMA_VERSION
+from nccltune.study import names
+from nccltune.study.files import Study
 
 JobVerdict = Literal["proven", "not sure", "no"]
 LEAST_PAIRS = 3
@@ -33,6 +38,9 @@ class JobProof(msgspec.Struct, frozen=True, kw_only=True):
     - `default`, `tuned`: medians over the starts, in the unit of the metric
     - `gain`: speed with the rules over speed without (1.1 is 1.1 times as fast), with its interval
       at `confidence`; None with fewer than three pairs
+    - `ratio`: as `gain`, of the two medians
+    - `coarse`: whether more pairs cannot decide, because the program prints too few digits
+    - `failed`: starts with the rules that failed
     - `pairs`, `known`: the number of pairs, and of those that are from earlier runs
     - `reason`: why the run ended: `done`, `budget` or `failed`
     """
@@ -51,14 +59,39 @@ class JobProof(msgspec.Struct, frozen=True, kw_only=True):
     gain: float | None = None
     gain_low: float | None = None
     gain_high: float | None = None
+    ratio: float | None = None
+    coarse: bool = False
     confidence: float = 0.95
     pairs: int = 0
     known: int = 0
+    failed: int = 0
     seconds: float = 0.0
     reason: str = "done"
     nccl_version: str | None = None
     command: str = ""
     at: str = ""
+
+    @property
+    def harms(self) -> bool:
+        """Return whether the job is slower with the rules, beyond noise, or fails with them."""
+        return self.reason == "failed" or (self.gain_high is not None and self.gain_high < 1)
+
+
+def harmed_job(config: Path) -> str | None:
+    """Return a sentence on the job that the configuration harms, by `job-proof.json` beside it.
+
+    None without such a job, or if the proof is of another content. Raises StudyError.
+    """
+    path = config.parent / names.JOB_PROOF
+    if not path.is_file() or not config.is_file():
+        return None
+    job = Study(config.parent).read_json(path, JobProof)
+    if not job.harms or job.config_hash != config_hash(config.read_bytes()):
+        return None
+    how = "a job fails with these rules"
+    if job.gain is not None:
+        how = f"a job is slower with these rules, {job.gain:.3f}x as fast"
+    return f"{how}: do not deploy them for it: {shlex.join(job.program)}"
 
 
 class JobGain(msgspec.Struct, frozen=True):
@@ -69,6 +102,7 @@ class JobGain(msgspec.Struct, frozen=True):
     gain: float | None = None
     gain_low: float | None = None
     gain_high: float | None = None
+    coarse: bool = False
 
 
 def judge_pairs(
@@ -76,31 +110,39 @@ def judge_pairs(
 ) -> JobGain:
     """Return the verdict on pairs of speeds, without and with the rules.
 
-    `error` is that of a start with the rules, which failed. What the program rounds widens the
-    interval.
+    `error` is that of the starts with the rules, two of which failed. What the program rounds
+    widens the interval.
 
     >>> fast, slow = JobSpeed("steps/s", 2.0), JobSpeed("steps/s", 1.0)
     >>> judge_pairs([(slow, fast)] * 4, 0.95).verdict
     'proven'
     """
     if error is not None:
-        return JobGain("no", f"the job fails with the rules: {error}")
+        return JobGain("no", f"the job failed twice with the rules: {error}")
     if len(pairs) < LEAST_PAIRS:
-        return JobGain("not sure", f"at least {LEAST_PAIRS} pairs of starts are needed")
+        return JobGain(
+            "not sure", f"needs at least {LEAST_PAIRS} pairs of starts, has {len(pairs)}"
+        )
     centre, half = trimmed_interval(
         [math.log(after.speed / before.speed) for before, after in pairs], confidence
     )
-    half += median([before.rounding + after.rounding for before, after in pairs])
+    rounding = median([before.rounding + after.rounding for before, after in pairs])
+    spread, half = half, half + rounding
     found = JobGain(
         "not sure", "", math.exp(centre), math.exp(centre - half), math.exp(centre + half)
     )
+    log_least = math.log1p(LEAST_GAIN)
     verdict, why = found.verdict, "the gain cannot be told from noise"
     if centre - half > 0:
         verdict, why = "proven", "the job is faster with the rules"
     elif centre + half < 0:
         verdict, why = "no", "the job is slower with the rules"
-    elif centre + half < math.log1p(LEAST_GAIN):
+    elif centre + half < log_least:
         verdict, why = "no", f"the rules gain less than {100 * LEAST_GAIN:g} % of the job"
+    elif spread <= rounding and abs(centre) <= rounding and centre + rounding >= log_least:
+        # More pairs make the spread smaller, and never the rounding.
+        digits = f"the program prints too few digits (rounded to {100 * rounding / 2:.2g} %)"
+        return msgspec.structs.replace(found, why=digits, coarse=True)
     return msgspec.structs.replace(found, verdict=verdict, why=why)
 
 
@@ -133,4 +175,6 @@ def job_proof(
         left_out=last.left_out,
         default=median([before.value for before, _ in pairs]),
         tuned=median([after.value for _, after in pairs]),
+        ratio=median([after.speed for _, after in pairs])
+        / median([before.speed for before, _ in pairs]),
     )

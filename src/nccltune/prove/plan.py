@@ -296,7 +296,7 @@ class ProofPlan:
         assert found is not None
         low, high = math.exp(found.low), math.exp(found.high)
         gain = f"{math.exp(found.value):.2f}x ({low:.2f}-{high:.2f})"
-        return RemovedRule(rule, f"no gain beyond noise: {gain} in {found.n} rounds")
+        return RemovedRule(rule, f"no gain beyond noise: {gain} in {count(found.n, 'round')}")
 
     def _equal(self, index: int, proofs: Sequence[CollectiveProof]) -> str | None:
         """Return why a rule can change nothing: NCCL executes its choice without it, too.

@@ -14,7 +14,7 @@ from nccltune.model.choice import Choice
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.sample import SCHEMA_VERSION
-from nccltune.model.scale import Scale
+from nccltune.model.scale import Scale, count
 from nccltune.prove.sizes import taken
 
 LOG_SETTINGS = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,TUNING"}
@@ -40,7 +40,8 @@ class StockRun(msgspec.Struct, frozen=True, kw_only=True):
     tuner          name of the tuner plugin that NCCL loaded; None if the log names none
     config_hashes  hashes of the configurations that our plugin loaded
     rules          number of rules in the configuration
-    applying       number of these rules that apply at the scale of the run (nodes and ranks)
+    applying       number of these rules that apply at the scale of the run (nodes and ranks); of
+                   several communicators, the largest
     """
 
     seconds: float
@@ -125,7 +126,8 @@ class LoggedRun:
         loaded = _LOADED.search(message)
         if loaded is not None:
             self.hashes[loaded["hash"]] = None
-            self.applying, self.rules = int(loaded["apply"]), int(loaded["rules"])
+            self.applying = max(self.applying or 0, int(loaded["apply"]))
+            self.rules = int(loaded["rules"])
 
     def facts(self, seconds: float) -> StockRun:
         """Return the facts about the run. `seconds` is the duration of the run."""
@@ -199,12 +201,11 @@ def problems_of(
         found.append("NCCL's log names no choice, so what ran is not known")
     other = [point for point in points if point.verdict == "not as the rule says"]
     if other:
-        found.append(
-            f"at {len(other)} of {_ruled(points)} points NCCL did not run the choice of the rule"
-        )
+        where = f"{len(other)} of {count(_ruled(points), 'point')}"
+        found.append(f"at {where} NCCL did not run the choice of the rule")
     changed = sum(point.verdict == "changed" for point in points)
     if changed:
-        found.append(f"at {changed} points without a rule something else ran than before")
+        found.append(f"at {count(changed, 'point')} without a rule something else ran than before")
     return found
 
 

@@ -139,12 +139,13 @@ def build(
     tool_version: str,
     sources: Sequence[str] = (),
     proof: Proof | None = None,
+    harmed: str | None = None,
     checks: Checks | None = None,
 ) -> Report:
     """Return the report of one study.
 
     `sources` names the files that the timings were read from. `proof` is the proof of the
-    configuration that has the rules of `tuning`.
+    configuration that has the rules of `tuning`, `harmed` a sentence on a job that it harms.
 
     >>> from nccltune.analyze import analyze, sort_samples
     >>> from nccltune.examples import example
@@ -178,6 +179,9 @@ def build(
         shown = _proof_of(item.condition, proof)
         rows.append(_condition(index, item, labels[index], group, decided, findings, shown))
     sentence, tone = verdict(analysis, tuning.groups, proof)
+    if harmed is not None:
+        first = words.printable(harmed[0].upper() + harmed[1:])
+        sentence, tone = f"{first}. {sentence}", "unknown"
     proven = proven_gains(proof, tuning.groups)
     return Report(
         study=words.printable(platform.name),

@@ -10,7 +10,9 @@ from nccltune.analyze import sort_samples
 from nccltune.app.report import commands
 from nccltune.app.study import OpenStudy
 from nccltune.cli import run
+from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.model.platform import Platform
+from nccltune.prove.job import JobProof
 from nccltune.report.data import Commands
 from nccltune.study.files import Study
 from nccltune.tune.result import TuneOptions, Tuning
@@ -194,6 +196,23 @@ def test_an_edited_configuration_makes_the_proof_outdated(tmp_path: Path, cli: C
     assert data["verdict"].startswith("Proven in a replay: ")
     assert {group["proven_gain"] is None for group in data["groups"]} == {False}
     assert data["commands"]["deploy"] == f"nccltune env {path}"
+    study = Study(path)
+    job = JobProof(
+        study="demo",
+        config_hash=config_hash(study.config_path.read_bytes()),
+        program=["torchrun", "my train.py"],
+        verdict="no",
+        why="",
+        gain=0.949,
+        gain_high=0.952,
+    )
+    study.write_json(path / "job-proof.json", job)
+    slower = cli("report", path, "--json").document
+    harmed = "job is slower with these rules, 0.949x as fast: do not deploy them for it: "
+    harmed += "torchrun 'my train.py'"
+    assert slower["verdict"] == f"A {harmed}. {data['verdict']}"
+    assert (slower["tone"], slower["commands"]["deploy"]) == ("unknown", None)
+    assert f"a {harmed}" in cli("env", path, "--json").document["warnings"]
     with (path / "tuner.conf").open("a") as file:
         file.write("allreduce,0,8,ring,ll,-1,4,4\n")
     out, err = cli("report", path, "--json")

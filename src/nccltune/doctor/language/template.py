@@ -24,10 +24,12 @@ class Template(NamedTuple):
 
         `for_shell` quotes the values for a shell, because facts may come from foreign files.
         """
-        filled = []
+        filled: list[str] = []
         for part in self.parts:
             if isinstance(part, str):
-                filled.append(part)
+                is_once = filled[-1:] == ["1"] and part.startswith(" times")
+                filled[-1:] = ["once"] if is_once else filled[-1:]
+                filled.append(part.removeprefix(" times") if is_once else part)
             else:
                 words = format_value(part.run(env))
                 filled.append(shlex.quote(words) if for_shell else words)

@@ -29,10 +29,11 @@ from nccltune.measure.engine.scheduler import (
 from nccltune.measure.experiments.ab.facts import StartFacts
 from nccltune.measure.experiments.ab.runs import SIDES, SettingTrial, Side, TrialFiles, TrialRun
 from nccltune.measure.experiments.ab.settings import LIBRARY, SettingChanges
-from nccltune.measure.experiments.ab.speed import JobSpeed
+from nccltune.measure.experiments.ab.speed import JobSpeed, UnreadSpeedError
 from nccltune.model.choice import DEFAULT
 from nccltune.model.errors import InputError, LaunchError, PlatformError
 from nccltune.model.sample import Purpose, Sample
+from nccltune.model.scale import count
 
 WITH = "with it"
 """How the status names the side with the settings."""
@@ -100,7 +101,11 @@ class TrialOutcome(NamedTuple):
 
 
 class TrialExperiment:
-    """One trial in one study; `anew` ignores rounds of earlier runs. Raises StudyError."""
+    """One trial in one study; `anew` ignores rounds of earlier runs. Raises StudyError.
+
+    The settings of a `job` fail only at its second failed start, and a round of which one side ran
+    is completed.
+    """
 
     def __init__(
         self,
@@ -110,6 +115,7 @@ class TrialExperiment:
         scope: TrialScope,
         *,
         anew: bool = False,
+        job: bool = False,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._runner = runner
@@ -117,6 +123,7 @@ class TrialExperiment:
         self._trial = trial
         self._scope = scope
         self._anew = anew
+        self._job = job
         self._now = now
         self._lines, self._next_round = self._read()
         self._known = len(self._rounds())
@@ -206,6 +213,11 @@ class TrialExperiment:
         return [(before, after) for before, after in pairs if before and after]
 
     @property
+    def ended(self) -> int:
+        """Return the number of starts of a job that count, with that of half a round."""
+        return 2 * len(self._rounds()) + bool(self._halves())
+
+    @property
     def seconds_to_come(self) -> float:
         """Return about how long the remaining rounds take, in seconds."""
         return 2 * (self._scope.rounds - len(self._rounds())) * self._times.expected_s
@@ -217,9 +229,15 @@ class TrialExperiment:
         return (SIDES[1], SIDES[0]) if flip ^ (index % 2 == 1) else SIDES
 
     def _round(self, on_status: StatusCallback) -> None:
-        """Run both processes of the next round; one that is interrupted is not completed later."""
-        number = self._take_round()
-        for side in self.order(len(self._rounds())):
+        """Run both processes of the next round; one that is interrupted is not completed later,
+        except that of a job, whose starts are long."""
+        sides: Sequence[Side] = self.order(len(self._rounds()))
+        if halves := self._halves():
+            number = max(halves)
+            sides = [side for side in sides if side != halves[number]]
+        else:
+            number = self._take_round()
+        for side in sides:
             on_status(self._status(side))
             ran, seconds = self._run(side, number, lambda new: self._keep(new, number, side))  # noqa: B023
             if side == "default":
@@ -257,7 +275,8 @@ class TrialExperiment:
         try:
             ran = self._runner.run(self._trial.of(side), start, keep, choices=choices)
         except (LaunchError, PlatformError, InputError) as failure:
-            if side == "default":
+            # A job that printed something else has not failed.
+            if side == "default" or isinstance(failure, UnreadSpeedError):
                 raise
             ran = ProcessResult(None, error=failure.message)
         seconds = self._now() - began if ran.recorded_s is None else ran.recorded_s
@@ -284,9 +303,11 @@ class TrialExperiment:
             library = self._trial.of("default").get(LIBRARY)
             which = "without the settings" if library is None else f"with {library}"
             first = "without them" if library is None else "with this library"
-            raise LaunchError(
-                f"{which} it {ran.error}", hint=f"make the program work {first} first"
-            )
+            hint = f"make the program work {first} first"
+            ended = sum(line.side == "default" for line in self._compared())
+            if self._job and ended:
+                hint = f"it ended well {count(ended, 'time')} before; the same command goes on"
+            raise LaunchError(f"{which} it {ran.error}", hint=hint)
 
     def _line(self, side: Side, number: int, ran: ProcessResult, seconds: float) -> TrialRun:
         return TrialRun(
@@ -308,12 +329,23 @@ class TrialExperiment:
         }
         return sorted(done["default"] & done["set"])
 
+    def _halves(self) -> dict[int, Side]:
+        """Return the rounds of a job of which only one side ran, with that side."""
+        ran = {line.round: line.side for line in self._compared()} if self._job else {}
+        return {number: ran[number] for number in ran.keys() - set(self._rounds())}
+
     def _compared(self) -> Sequence[TrialRun]:
         return [line for line in self._lines if not line.probe and line.error is None]
 
     def _error(self) -> str | None:
         """Return the error of the settings, which are then not tried again; None without one."""
-        return next((line.error for line in self._lines if line.side == "set" and line.error), None)
+        errors = self.failures
+        return errors[0] if len(errors) > self._job else None
+
+    @property
+    def failures(self) -> list[str]:
+        """Return the errors of the starts with the settings."""
+        return [line.error for line in self._lines if line.side == "set" and line.error]
 
     def _facts(self, side: Side) -> StartFacts | None:
         return next((line.facts for line in self._lines if line.side == side and line.facts), None)

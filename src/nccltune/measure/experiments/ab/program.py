@@ -24,7 +24,13 @@ from nccltune.measure.engine.program import (
 from nccltune.measure.experiments.ab.experiment import ProcessResult
 from nccltune.measure.experiments.ab.facts import LOG, logs_of_start, read_facts
 from nccltune.measure.experiments.ab.settings import LIBRARY, PRELOAD, SettingChanges, applied
-from nccltune.measure.experiments.ab.speed import JobSpeed, Metric, read_speed, wall_speed
+from nccltune.measure.experiments.ab.speed import (
+    JobSpeed,
+    Metric,
+    read_speed,
+    unread,
+    wall_speed,
+)
 from nccltune.model.choice import DEFAULT
 from nccltune.model.sample import Sample
 
@@ -36,24 +42,25 @@ LIMIT_S = 1800.0
 class JobReader:
     """Reads how fast a job is: by `metric`, else by a common form, else by its wall time.
 
-    What was read of the first start is read of all.
+    What was read of the first start, `used`, is read of all.
     """
 
     def __init__(self, metric: Metric | None = None) -> None:
         self._metric = metric
-        self._used: str | None = None
+        self.used: str | None = None
 
-    def read(self, ended: ProgramResult, seconds: float) -> JobSpeed | str:
-        """Return the speed of a start that took so many seconds, or why it has none."""
-        found = read_speed([ended.output, ended.errors.encode()], self._metric)
+    def read(self, ended: ProgramResult, seconds: float) -> JobSpeed:
+        """Return the speed of a start that took so many seconds. Raises UnreadSpeedError."""
+        output = [ended.output, ended.errors.encode()]
+        found = read_speed(output, self._metric)
         if found is None and self._metric is None:
             found = wall_speed(seconds)
         if found is None:
             assert self._metric is not None
-            return f"printed nothing that {self._metric.name!r} matches"
-        if self._used is not None and found.metric != self._used:
-            return f"printed no {self._used}, as the first start did"
-        self._used = found.metric
+            raise unread(output, f"a start printed nothing that {self._metric.name!r} matches")
+        if self.used is not None and found.metric != self.used:
+            raise unread(output, f"a start printed no {self.used}, as the first one did")
+        self.used = found.metric
         return found
 
 
@@ -104,11 +111,10 @@ class ProgramRunner:
             seconds = time.monotonic() - began
             logs.fetch()
             if self._job is not None:
-                speed = self._job.read(ended, seconds) if ended.succeeded else ended.sentence()
                 facts = read_facts(logs.folder, self._tried)
-                if isinstance(speed, str):
-                    return ProcessResult(None, facts, speed)
-                return ProcessResult(None, facts, speed=speed)
+                if not ended.succeeded:
+                    return ProcessResult(None, facts, ended.sentence())
+                return ProcessResult(None, facts, speed=self._job.read(ended, seconds))
             samples, report = _read(ended.output, _logs(logs.folder))
             keep(samples)
             facts = read_facts(logs.folder, self._tried)

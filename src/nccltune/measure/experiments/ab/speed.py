@@ -21,6 +21,8 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _LINE_END = re.compile(r"[\r\n]+")
 _LONGEST_LINE = 4096
 """Characters of a line that are searched."""
+_SHOWN = 100
+"""Characters of a line that a hint shows."""
 
 
 class Metric(NamedTuple):
@@ -72,6 +74,10 @@ METRICS = tuple(
     )
 )
 """Forms of common programs. The first one that a program prints is used."""
+
+
+class UnreadSpeedError(InputError):
+    """A start of a job printed no speed, or another one than the starts before it."""
 
 
 class JobSpeed(msgspec.Struct, frozen=True):
@@ -136,6 +142,16 @@ def read_speed(output: Sequence[bytes], metric: Metric | None = None) -> JobSpee
             median([rounding for _, rounding in kept]),
         )
     return None
+
+
+def unread(output: Sequence[bytes], words: str) -> UnreadSpeedError:
+    """Return the error `words`; its hint shows the last lines of `output` that hold numbers."""
+    lines = [" ".join(line.split()) for stream in output for line in _lines(stream)]
+    shown = [line[:_SHOWN] for line in lines if re.search("[0-9]", line)][-3:]
+    hint = "correct ‹metric›"
+    hint += "; the last lines with a number are: " + " | ".join(shown) if shown else ""
+    hint += "" if shown else "; no line that it printed has a number"
+    return UnreadSpeedError(words, hint=hint)
 
 
 def wall_speed(seconds: float) -> JobSpeed:
