@@ -302,8 +302,6 @@ class _ProgramVerification:
             limit_s=max(LIMIT_S, _PATIENCE * longest),
             job=reader,
         )
-        ends = looks(self._scope.rounds)
-        confidence = confidence_of(len(ends))
         left = self._scope.budget_s and max(0.0, self._scope.budget_s - self._times.spent_s)
         experiment = TrialExperiment(
             runner,
@@ -315,13 +313,15 @@ class _ProgramVerification:
         )
         known = len(experiment.speeds)
         reader.used = experiment.speeds[-1][0].metric if known else None
-        for end in ends:
+        ends = looks(self._scope.rounds)
+        for end in [end for end in ends if end >= known] or ends[-1:]:
             try:
                 outcome = experiment.run(lambda status: self._show(status, experiment), rounds=end)
             except STOPPED_BY:
                 pairs = count(len(experiment.speeds), "pair")
                 self._progress.stopped(f"the speeds of {pairs} of starts")
                 raise
+            confidence = confidence_of(len(experiment.speeds))
             found = judge_pairs(experiment.speeds, confidence, outcome.error)
             if outcome.reason != "done" or found.verdict != "not sure" or found.coarse:
                 break
@@ -350,7 +350,7 @@ class _ProgramVerification:
 
     def _show(self, status: ExperimentStatus, experiment: TrialExperiment) -> None:
         """Report a start of the job."""
-        left = 2 * self._scope.rounds - experiment.ended
+        left = max(0, 2 * looks(self._scope.rounds)[-1] - experiment.ended)
         most = self._starts + left
         self._starts += 1
         left_s = left * self._times.expected_s

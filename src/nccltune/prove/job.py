@@ -23,8 +23,6 @@ from nccltune.study.files import Study
 JobVerdict = Literal["proven", "not sure", "no"]
 LEAST_PAIRS = 3
 """With fewer pairs nothing is decided."""
-LOOKS = (3, 6, 12)
-"""Numbers of pairs after which the job is judged, while it is not decided."""
 LEAST_GAIN = 0.005
 """If the gain is certainly below this, the verdict is no: as in `tune.worth`."""
 _CHANCE = 0.05
@@ -133,12 +131,12 @@ def judge_pairs(
     )
     log_least = math.log1p(LEAST_GAIN)
     verdict, why = found.verdict, "the gain cannot be told from noise"
-    if centre - half > 0:
-        verdict, why = "proven", "the job is faster with the rules"
-    elif centre + half < 0:
+    if centre + half < 0:
         verdict, why = "no", "the job is slower with the rules"
     elif centre + half < log_least:
         verdict, why = "no", f"the rules gain less than {100 * LEAST_GAIN:g} % of the job"
+    elif centre - half > 0:
+        verdict, why = "proven", "the job is faster with the rules"
     elif spread <= rounding and abs(centre) <= rounding and centre + rounding >= log_least:
         # More pairs make the spread smaller, and never the rounding.
         digits = f"the program prints too few digits (rounded to {100 * rounding / 2:.2g} %)"
@@ -147,17 +145,30 @@ def judge_pairs(
 
 
 def looks(rounds: int) -> list[int]:
-    """Return the numbers of pairs after which a job is judged, up to `rounds`.
+    """Return the numbers of pairs after which a job is judged, while it is not decided.
 
-    >>> looks(8)
-    [3, 6, 8]
+    They do not depend on `rounds` otherwise, so that a later run with more goes on with them.
+
+    >>> looks(16)
+    [3, 6, 12]
     """
-    return [*(look for look in LOOKS if look < rounds), rounds]
+    found = [min(LEAST_PAIRS, rounds)]
+    while 2 * found[-1] <= rounds:
+        found.append(2 * found[-1])
+    return found
 
 
-def confidence_of(number: int) -> float:
-    """Return the confidence of each of so many looks: all of them together are wrong in 5 %."""
-    return 1 - _CHANCE / max(number, 1)
+def confidence_of(pairs: int) -> float:
+    """Return the confidence of the look after so many pairs.
+
+    Each look may be wrong half as often as the one before, so that all of them together, however
+    many runs they take, are wrong in 5 % at most.
+
+    >>> confidence_of(3), confidence_of(6)
+    (0.975, 0.9875)
+    """
+    doublings = max(0, math.ceil(math.log2(max(pairs, 1) / LEAST_PAIRS)))
+    return 1 - math.ldexp(_CHANCE, -(doublings + 1))
 
 
 def job_proof(

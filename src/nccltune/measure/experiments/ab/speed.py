@@ -42,7 +42,8 @@ class Metric(NamedTuple):
         return "time" in self.pattern.groupindex and self.pattern.groups == 1
 
 
-_NUMBER = r"[0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?"
+# Bounded, and not from within a number: a line may hold an array of thousands of digits.
+_NUMBER = r"(?<![0-9.,])[0-9][0-9,]{0,20}(?:\.[0-9]{1,20})?(?:[eE][-+]?[0-9]{1,3})?"
 _RATE, _TIME = rf"({_NUMBER})", rf"(?P<time>{_NUMBER})"
 _IS = r"[\"']?\s*[:=]?\s*"
 _A_SECOND = r"[ _]?(?:/|per)[ _]?s(?:ec(?:ond)?)?"
