@@ -19,7 +19,7 @@ _FIRST_WITH_CALLS = 5
 """From this profiler interface on (NCCL 2.28), NCCL reports the program's calls."""
 
 
-_Natural = Annotated[int, msgspec.Meta(ge=0)]
+_Natural = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class _Row(msgspec.Struct):

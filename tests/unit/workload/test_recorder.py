@@ -84,6 +84,7 @@ def test_what_the_recorder_lost_is_stated(tmp_path: Path) -> None:
     [
         {"bytes": -4},
         {"count": -1},
+        {"count": 1 << 64},
         {"bytes": 64.5},
         {"bytes": "64"},
         {"count": 1.5},
