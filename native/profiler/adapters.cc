@@ -260,10 +260,10 @@ abi::Result Finalize(void* context_pointer) {
     Contain([&] { context->recorder->End(context->histogram); });
   }
   if (context->may_get_late_events) {
-    context->kept_before = kept;
-    while (!kept.compare_exchange_weak(context->kept_before, context.get())) {
+    Context* const late = context.release();
+    late->kept_before = kept;
+    while (!kept.compare_exchange_weak(late->kept_before, late)) {
     }
-    static_cast<void>(context.release());
   }
   return abi::kSuccess;
 }
