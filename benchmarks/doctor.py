@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 GPUS, NICS, DEVICES = 8, 10, 200
-COMMAND = [sys.executable, "-m", "nccltune.cli"]
+COMMAND = [sys.executable, "-m", "nccltune"]
 
 
 def main() -> None:

@@ -56,7 +56,7 @@ Table = Mapping[int, AnyChoice]
 
 def sweep(folder: Path, name: str, seed: int, *options: str) -> tuple[Path, dict[str, float]]:
     study = folder / "-".join([name, str(seed), *options])
-    command = [sys.executable, "-m", "nccltune.cli", "sweep", "-o", str(study), "--json"]
+    command = [sys.executable, "-m", "nccltune", "sweep", "-o", str(study), "--json"]
     command += ["--replay", str(EXAMPLES / name), "--sizes", RECORDINGS[name]]
     command += ["--collectives", COLLECTIVES, "--seed", str(seed), *options]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("NCCL_")}

@@ -40,7 +40,7 @@ def main() -> None:
     for name, file in (("8 GPUs, NVSwitch, 8 NICs", DGX), ("4 GPUs, 2 NICs, one switch", L40S)):
         for nodes in (1, 2, 32, 1024):
             report(f"{name}, {nodes:,} nodes, ceiling", rounds, lambda f=file, n=nodes: cold(f, n))
-    command = [sys.executable, "-m", "nccltune.cli", "topo", "what-if", str(DGX)]
+    command = [sys.executable, "-m", "nccltune", "topo", "what-if", str(DGX)]
     asked = [*command, "--nodes", "1024", "--gdr-read", "off", "--algorithm", "tree", "--json"]
     report("whole command, 1,024 nodes, 3 answers", rounds, lambda: run(asked))
     node = node_routes(load_topology(DGX))

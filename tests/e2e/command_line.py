@@ -18,7 +18,7 @@ from tests.programs import completed
 
 def line(*words: object) -> list[str]:
     """The words that start it, for this Python."""
-    return [sys.executable, "-m", "nccltune.cli", *map(str, words)]
+    return [sys.executable, "-m", "nccltune", *map(str, words)]
 
 
 def environment() -> dict[str, str]:

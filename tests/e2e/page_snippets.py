@@ -68,7 +68,7 @@ def pattern(shown: str) -> re.Pattern[str]:
 def reader_folder(folder: Path) -> Path:
     """Make the reader's folder: programs in `bin`, the examples of the source tree."""
     programs = {
-        "nccltune": f'#!/bin/sh\nexec {sys.executable} -m nccltune.cli "$@"\n',
+        "nccltune": f'#!/bin/sh\nexec {sys.executable} -m nccltune "$@"\n',
         "mpirun": MPIRUN,
         # The browser of `--open`.
         "xdg-open": f'#!/bin/sh\necho "$1" >{folder}/opened\n',

@@ -75,7 +75,7 @@ def test_where_the_default_is_right_there_is_nothing_to_verify(tmp_path: Path) -
 
 
 def test_an_interruption_anywhere_loses_nothing(tmp_path: Path) -> None:
-    line = [sys.executable, "-m", "nccltune.cli", "auto", "--replay", str(RECORDING), "-o", "x"]
+    line = [sys.executable, "-m", "nccltune", "auto", "--replay", str(RECORDING), "-o", "x"]
     process = subprocess.Popen(
         line, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )

@@ -28,7 +28,7 @@ def documented(shell: str) -> str:
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """A PATH on which `nccltune` is this tree's."""
-    text = f'#!/bin/sh\nexec {sys.executable} -m nccltune.cli "$@"\n'
+    text = f'#!/bin/sh\nexec {sys.executable} -m nccltune "$@"\n'
     program = write_program(tmp_path / "bin" / "nccltune", text)
     (tmp_path / "study").mkdir()
     path = f"{program.parent}:/usr/local/bin:/usr/bin:/bin"

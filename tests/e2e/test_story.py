@@ -120,7 +120,7 @@ def path_with_programs(tmp_path: Path) -> str:
     scripts = {
         "mpirun": 'while case $1 in -*) ;; *) false;; esac; do shift 2; done; exec "$@"',
         "all_reduce_perf": f'{python} {stock} "$@" --slow tree/simple',
-        "nccltune": f'{python} -m nccltune.cli "$@"',
+        "nccltune": f'{python} -m nccltune "$@"',
     }
     for name, line in scripts.items():
         write_program(folder / name, f"#!/bin/sh\n{line}\n")

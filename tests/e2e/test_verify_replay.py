@@ -172,7 +172,7 @@ def test_a_stopped_proof_says_how_to_go_on(
     whole = Study(tmp_path / "whole" / "study")
     shutil.copytree(study.path, whole.path)
     process = subprocess.Popen(
-        [sys.executable, "-m", "nccltune.cli", "verify", "study"],
+        [sys.executable, "-m", "nccltune", "verify", "study"],
         cwd=tmp_path,
         env={**os.environ, "NCCLTUNE_NATIVE_DIR": str(slow_parts(tmp_path / "native"))},
         stdout=subprocess.DEVNULL,

@@ -73,7 +73,7 @@ def test_on_an_aarch64_python(tmp_path: Path, unpacked: dict[str, Path]) -> None
     environment |= {"NCCLTUNE_NATIVE_DIR": str(native), "PYTHONPATH": str(site)}
     environment |= {"PYTHONHOME": str(SYSROOTS / "arm64" / "usr"), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        [*system.starter, str(python), "-m", "nccltune.cli", "demo", "--json"],
+        [*system.starter, str(python), "-m", "nccltune", "demo", "--json"],
         cwd=tmp_path,
         env=environment,
         capture_output=True,

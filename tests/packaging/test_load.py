@@ -96,15 +96,7 @@ def test_demo(system: System, native: Path, tmp_path: Path) -> None:
     """The rules of a recording are decided by the tuner plugin and verified in the replay, by
     programs that run on that system."""
     folder = system.wrap(native, tmp_path / "native")
-    command = [
-        sys.executable,
-        "-m",
-        "nccltune.cli",
-        "demo",
-        "--json",
-        "-o",
-        str(tmp_path / "study"),
-    ]
+    command = [sys.executable, "-m", "nccltune", "demo", "--json", "-o", str(tmp_path / "study")]
     done = subprocess.run(
         command,
         env={**os.environ, "NCCLTUNE_NATIVE_DIR": str(folder)},

@@ -45,7 +45,7 @@ def on_each_node(
     with tempfile.TemporaryDirectory(prefix=".nccltune-", dir=Path.cwd()) as name:
         # Slurm may give a machine several nodes, and containers may share a name.
         place = f'{shlex.quote(name)}/"${{SLURMD_NODENAME:-$(uname -n)}}".$$'
-        verb = shlex.join([sys.executable, "-m", "nccltune.cli", *words, "--json", "-q"])
+        verb = shlex.join([sys.executable, "-m", "nccltune", *words, "--json", "-q"])
         # A launcher ends all processes if one of them fails, and a finding is no failure.
         script = f"{verb} >{place}.json 2>{place}.error || :"
         single = under._replace(per_node=True)

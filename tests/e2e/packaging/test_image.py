@@ -23,7 +23,7 @@ cp ~/.ssh/id_rsa.pub ~/.ssh/authorized_keys
 /usr/sbin/sshd -De 2>/dev/null &
 trap 'kill %1' EXIT
 for try in 1 2 3 4 5 6 7 8 9 10; do ssh 127.0.0.1 true && break; sleep 1; done
-ssh 127.0.0.1 'id -u; command -v orted; python3 -m nccltune.cli --version'
+ssh 127.0.0.1 'id -u; command -v orted; python3 -m nccltune --version'
 """
 
 

@@ -68,7 +68,7 @@ def test_characters_outside_the_locale_are_replaced(tmp_path: Path) -> None:
     study = study_at(tmp_path / "mine")
     study.platform_path.write_text('{"name": "mine", "gpu": "GPU", "link": "NVLink"}')
     done = subprocess.run(
-        [sys.executable, "-m", "nccltune.cli", "analyze", str(study.path)],
+        [sys.executable, "-m", "nccltune", "analyze", str(study.path)],
         env={
             **os.environ,
             "LC_ALL": "C",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run `nccltune` as `python -m nccltune.cli`."""
+"""`python -m nccltune`, as the command `nccltune`."""
 
 from nccltune.cli import main
 
