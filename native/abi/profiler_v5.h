@@ -101,7 +101,9 @@ static_assert(sizeof(ProfilerPointToPointV5) == 48);
 static_assert(offsetof(ProfilerCollectiveCallV5, captured) == 40);
 static_assert(offsetof(ProfilerPointToPointCallV5, captured) == 32);
 
-struct ProfilerV5 {
+// The functions of v5 to v7, which differ in their events alone.
+template <typename Event>
+struct ProfilerWith {
   const char* name;
 
   // Called once per communicator. *mask holds bits of the event types that NCCL reports. *mask
@@ -111,11 +113,12 @@ struct ProfilerV5 {
                  int nodes, int ranks, int rank, LogFunction log);
 
   // Sets *handle. If *handle is null, NCCL does not call stop_event for the event.
-  Result (*start_event)(void* context, void** handle, ProfilerEventV5* event);
+  Result (*start_event)(void* context, void** handle, Event* event);
   Result (*stop_event)(void* handle);
   Result (*record_event_state)(void* handle, int state, void* arguments);
   Result (*finalize)(void* context);
 };
+using ProfilerV5 = ProfilerWith<ProfilerEventV5>;
 static_assert(offsetof(ProfilerV5, name) == 0);
 static_assert(offsetof(ProfilerV5, init) == 8);
 static_assert(offsetof(ProfilerV5, start_event) == 16);

@@ -40,17 +40,7 @@ struct ProfilerEventV6 {
 static_assert(offsetof(ProfilerEventV6, copy_engine) == offsetof(ProfilerEventV5, collective));
 static_assert(offsetof(ProfilerCopyEngineV6, type) == 48);
 
-// The functions of ProfilerV5, with another event.
-struct ProfilerV6 {
-  const char* name;
-  Result (*init)(void** context, uint64_t communicator_id, int* mask, const char* communicator_name,
-                 int nodes, int ranks, int rank, LogFunction log);
-  Result (*start_event)(void* context, void** handle, ProfilerEventV6* event);
-  Result (*stop_event)(void* handle);
-  Result (*record_event_state)(void* handle, int state, void* arguments);
-  Result (*finalize)(void* context);
-};
-static_assert(sizeof(ProfilerV6) == sizeof(ProfilerV5));
+using ProfilerV6 = ProfilerWith<ProfilerEventV6>;
 
 }  // namespace nccltune::abi
 

@@ -32,17 +32,7 @@ struct ProfilerEventV7 {
 static_assert(offsetof(ProfilerEventV7, collective) == offsetof(ProfilerEventV5, collective));
 static_assert(sizeof(ProfilerCollectiveV7) == sizeof(ProfilerCollectiveV5) + 16);
 
-// The functions of ProfilerV5, with another event.
-struct ProfilerV7 {
-  const char* name;
-  Result (*init)(void** context, uint64_t communicator_id, int* mask, const char* communicator_name,
-                 int nodes, int ranks, int rank, LogFunction log);
-  Result (*start_event)(void* context, void** handle, ProfilerEventV7* event);
-  Result (*stop_event)(void* handle);
-  Result (*record_event_state)(void* handle, int state, void* arguments);
-  Result (*finalize)(void* context);
-};
-static_assert(sizeof(ProfilerV7) == sizeof(ProfilerV5));
+using ProfilerV7 = ProfilerWith<ProfilerEventV7>;
 
 }  // namespace nccltune::abi
 

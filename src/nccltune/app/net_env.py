@@ -10,10 +10,8 @@ from nccltune.app.env import Deployment
 from nccltune.model.errors import InputError
 from nccltune.model.nccl_releases import NcclRelease, nccl_release
 from nccltune.native import net_path
+from nccltune.native.locate import LONGEST_PATH
 from nccltune.native.locate import NET_NAME as NAME
-
-_LONGEST = 254
-"""The longest path in bytes: since 2.26, NCCL stores the name in 255 bytes."""
 
 _USE_IT = (
     "No other network: a plugin that cannot be loaded is an error. Without this line NCCL would "
@@ -96,8 +94,8 @@ def _checked(path: Path) -> str:
         raise InputError(
             "NCCL would read the comma as the end of the path", where=text, hint="move the plugin"
         )
-    if len(text.encode()) > _LONGEST:
+    if len(text.encode()) > LONGEST_PATH:
         raise InputError(
-            f"NCCL takes {_LONGEST} bytes of a path at most", where=text, hint="move the plugin"
+            f"NCCL takes {LONGEST_PATH} bytes of a path at most", where=text, hint="move the plugin"
         )
     return text

@@ -9,10 +9,9 @@ from pathlib import Path
 from nccltune.app.env import Deployment
 from nccltune.model.errors import InputError
 from nccltune.native import recorder_path
+from nccltune.native.locate import LONGEST_PATH
 
 PLUGIN, FOLDER, NEXT = "NCCL_PROFILER_PLUGIN", "NCCLTUNE_RECORD", "NCCLTUNE_RECORD_NEXT"
-_LONGEST = 254
-"""The longest path in bytes that NCCL takes for a plugin."""
 
 
 def record_deployment(folder: Path, *, recorder: Path | None = None) -> Deployment:
@@ -32,9 +31,9 @@ def record_deployment(folder: Path, *, recorder: Path | None = None) -> Deployme
             f"one of its path. On the nodes: mkdir -p {shlex.quote(str(folder))}"
         )
     path = recorder or recorder_path()
-    if len(str(path).encode()) > _LONGEST:
+    if len(str(path).encode()) > LONGEST_PATH:
         raise InputError(
-            f"NCCL takes {_LONGEST} bytes of a path at most", where=str(path), hint="move it"
+            f"NCCL takes {LONGEST_PATH} bytes of a path at most", where=str(path), hint="move it"
         )
     settings = {PLUGIN: str(path), FOLDER: str(folder)}
     meanings = {

@@ -11,6 +11,8 @@ ENVIRONMENT_VARIABLE = "NCCLTUNE_NATIVE_DIR"
 """Environment variable with a folder (`lib/` and `bin/`) to use instead of the installed parts."""
 TUNER = Path("lib", "libnccl-tuner-nccltune.so")
 NET = Path("lib", "libnccl-net-nccltune.so")
+LONGEST_PATH = 254
+"""The longest path of a plugin in bytes: since 2.26, NCCL stores the name in 255 bytes."""
 NET_NAME = "nccltune"
 """The network plugin's name: the value of NCCL_NET, and `x` in the file name `libnccl-net-x.so`."""
 RECORDER = Path("lib", "libnccl-profiler-nccltune.so")

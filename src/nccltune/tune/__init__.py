@@ -6,6 +6,7 @@ and a scale (number of nodes and ranks).
 
 study.py       tune a whole study: weights of sizes, groups, one rule for several scales
 search.py      the rule search
+evidence.py    the evidence for a rule: gain, state and reason
 state.py       whether a rule is sure, a candidate or no rule
 left_alone.py  why sizes have no rule
 segment.py     split the size axis into ranges, with a price for each change; where curves cross

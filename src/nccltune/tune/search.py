@@ -10,20 +10,16 @@ search runs again.
 import math
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
-import msgspec
-
 from nccltune.analyze.curves import scatter
 from nccltune.analyze.gains import GainTable, gain_tables
-from nccltune.analyze.stats import MIN_ROUNDS, Interval
 from nccltune.analyze.timings import Timings
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
-from nccltune.model.numbers import percent_text
 from nccltune.model.rule import Rule, RuleState
-from nccltune.model.scale import Scale, count
+from nccltune.model.scale import Scale
 from nccltune.model.sizes import MAX_BYTES
+from nccltune.tune.evidence import doubted, evidence, log_times, never_runs
 from nccltune.tune.left_alone import left_alone_at, too_many_channels
-from nccltune.tune.lint import impossible
 from nccltune.tune.result import (
     Decision,
     LeftAlone,
@@ -31,10 +27,9 @@ from nccltune.tune.result import (
     TunedGroup,
     TuneOptions,
     gain_of,
-    most_channels,
 )
 from nccltune.tune.segment import Segment, boundary, segment
-from nccltune.tune.state import printed_gain, state_of
+from nccltune.tune.state import state_of
 
 _LEAST_CHUNK_GAIN = math.log1p(0.01)
 """The least log gain of a choice with a chunk size over the same choice without a chunk size."""
@@ -129,7 +124,7 @@ def _tune(
                     pipe_ops=pipe_ops,
                     registered=registered,
                 )
-                rules.append(_doubted(evidence(table, rule, part, options), doubts))
+                rules.append(doubted(evidence(table, rule, part, options), doubts))
         decisions += [_decision(table, size, choice) for size in covered]
     expected_gain, recovered = gain_of(decisions, rules)
     return TunedGroup(
@@ -297,7 +292,7 @@ def _relative_cost(
     table: GainTable, size: int, choice: Choice, weights: Weights, options: TuneOptions
 ) -> float:
     gain, weight = table.gain(size, choice), weights(size)
-    if gain is None or weight <= 0 or _never_runs(table, choice):
+    if gain is None or weight <= 0 or never_runs(table, choice):
         return math.inf
     if _unknown_for_some_calls(table, size, choice):
         return math.inf
@@ -348,7 +343,7 @@ def _without_default(
     costs = []
     for size in (table.sizes[place] for place in places):
         logs = [
-            None if _never_runs(table, choice) else table.log_time(size, choice)
+            None if never_runs(table, choice) else table.log_time(size, choice)
             for choice in table.choices
         ]
         least = min((log for log in logs if log is not None), default=0.0)
@@ -363,12 +358,6 @@ def _without_default(
         )
     penalty = options.penalty + 2 * noise
     return _shifted(segment(costs, penalty, idle_cost=1e6), places.start)
-
-
-def _never_runs(table: GainTable, choice: Choice) -> bool:
-    """Return whether NCCL never runs a choice for this collective and scale."""
-    scale = table.scale
-    return impossible(table.collective, choice, scale.nodes) is not None
 
 
 def _cells(table: GainTable, item: Segment) -> tuple[Choice, list[int]]:
@@ -482,9 +471,9 @@ def _decision(table: GainTable, size: int, choice: Choice | None) -> Decision:
     candidates: list[AnyChoice] = [DEFAULT, *table.choices]
     # Prefer choices measured under every condition (data type, in place or out of place). If there
     # is none, use the choices measured under only some conditions.
-    common = _log_times(table, size, candidates)
+    common = log_times(table, size, candidates)
     best, best_log = min(
-        (common or _log_times(table, size, candidates, anywhere=True)).items(),
+        (common or log_times(table, size, candidates, anywhere=True)).items(),
         key=lambda item: item[1],
     )
     tuned = table.log_time(size, choice or DEFAULT)
@@ -505,110 +494,4 @@ def _decision(table: GainTable, size: int, choice: Choice | None) -> Decision:
         channels=table.channels(size, choice or DEFAULT),
         default_channels=table.channels(size, DEFAULT),
         default_ran=table.default_ran(size),
-    )
-
-
-def _log_times(
-    table: GainTable, size: int, candidates: Sequence[AnyChoice], *, anywhere: bool = False
-) -> dict[AnyChoice, float]:
-    """Return the log time of every candidate that was measured at `size` under every condition.
-
-    With `anywhere`, candidates measured under only some conditions are included.
-    """
-    logs = {choice: table.log_time(size, choice, anywhere=anywhere) for choice in candidates}
-    return {choice: log for choice, log in logs.items() if log is not None}
-
-
-def evidence(
-    table: GainTable, rule: Rule, covered: Sequence[int], options: TuneOptions
-) -> RuleEvidence:
-    """Return the evidence for `rule` from the timings at the sizes `covered`."""
-    choice = rule.choice
-    timings = table.timings_of((size, item) for size in covered for item in (choice, DEFAULT))
-    found = RuleEvidence(
-        rule=rule,
-        sizes=list(covered),
-        timings=timings,
-        reason=_fastest(table, choice, covered),
-        decided_by="measure the default in the same runs",
-        channels=most_channels([table.channels(size, choice) for size in covered]),
-        default_channels=most_channels([table.channels(size, DEFAULT) for size in covered]),
-    )
-    pooled = printed_gain(table, choice, covered)
-    if pooled is None:
-        return found
-    single = [gain.value for size in covered if (gain := table.gain(size, choice)) is not None]
-    state = state_of(table, choice, covered, options.min_gain) or RuleState.CANDIDATE
-    reason, decided_by = _sure_reason(table, pooled.n), None
-    if state is not RuleState.SURE:
-        reason, decided_by = _candidate_reason(table, choice, pooled)
-    return msgspec.structs.replace(
-        found,
-        state=state,
-        reason=reason,
-        decided_by=decided_by,
-        gain=math.exp(pooled.value),
-        gain_low=math.exp(pooled.low),
-        gain_high=math.exp(pooled.high),
-        least=math.exp(min(single)),
-        most=math.exp(max(single)),
-    )
-
-
-def _sure_reason(table: GainTable, rounds: int) -> str:
-    return (
-        f"faster than the default beyond noise ({100 * table.noise.typical:.2g} %) "
-        f"in {count(rounds, 'replicate')}"
-    )
-
-
-def _candidate_reason(table: GainTable, choice: Choice, pooled: Interval) -> tuple[str, str]:
-    """Return why a rule is not sure, and the runs that would decide."""
-    if pooled.known:
-        rounds = count(pooled.n, "replicate")
-        return (
-            f"{rounds} leave an interval of {math.exp(pooled.low):.2f}-{math.exp(pooled.high):.2f}"
-            f" among {count(table.comparisons, 'comparison')}",
-            "measure more rounds of all its sizes",
-        )
-    layout = table.layout(choice)
-    problem = layout.problem or "the sizes of its range share too few rounds"
-    return (
-        f"{problem}; a noise of {100 * table.row_noise:.2g} % is assumed",
-        layout.remedy or f"measure at least {MIN_ROUNDS} rounds of all its sizes",
-    )
-
-
-def _fastest(table: GainTable, choice: Choice, covered: Sequence[int]) -> str:
-    """Return how far `choice` is ahead of the next choice at `covered`, without a default."""
-    leads = []
-    choices = [item for item in table.choices if not _never_runs(table, item)]
-    for size in covered:
-        logs = _log_times(table, size, choices)
-        own, others = logs.pop(choice, None), list(logs.values())
-        if own is not None and others:
-            leads.append(math.exp(min(others) - own))
-    if not leads:
-        return "no other choice that NCCL runs was measured; against the default unknown"
-    best = f"best of {len(choices)}"
-    if min(leads) < 1:
-        behind = percent_text(1 / min(leads) - 1)
-        return (
-            f"{best} over the whole range, at most {behind} slower than the best of one size; "
-            "against the default unknown"
-        )
-    low, high = (f"{lead:.2f}x" for lead in (min(leads), max(leads)))
-    ahead = low if low == high else f"{low} to {high}"
-    return f"{best}, {ahead} as fast as the next; against the default unknown"
-
-
-def _doubted(found: RuleEvidence, doubts: Sequence[str]) -> RuleEvidence:
-    """Return the evidence; with doubts about the platform, its rule is only a candidate."""
-    if not doubts or found.state is RuleState.CANDIDATE:
-        return found
-    return msgspec.structs.replace(
-        found,
-        state=RuleState.CANDIDATE,
-        reason=doubts[0],
-        decided_by="log all runs alike (NCCL_DEBUG=INFO) and import them into a new study",
     )

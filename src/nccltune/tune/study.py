@@ -18,8 +18,9 @@ from nccltune.model.rule import Rule, RuleState
 from nccltune.model.sizes import parse_bytes
 from nccltune.study.files import Study, write_whole
 from nccltune.tune.basis import rests_on
+from nccltune.tune.evidence import evidence
 from nccltune.tune.result import RuleEvidence, TunedGroup, TuneOptions, Tuning
-from nccltune.tune.search import Weights, evidence, search
+from nccltune.tune.search import Weights, search
 from nccltune.tune.state import state_of
 from nccltune.tune.worth import job_weights, job_worth
 from nccltune.workload.table import Workload
