@@ -149,7 +149,7 @@ void Recorder::WriteAtExit() {
   std::unique_lock lock(recorder->mutex_, std::try_to_lock);
   for (int tries = 0; !lock && tries < kMostTries && !recorder->mutex_.IsOwn(); ++tries) {
     poll(nullptr, 0, kTryMs);
-    lock.try_lock();
+    lock = std::unique_lock(recorder->mutex_, std::try_to_lock);
   }
   if (!lock) return;
   recorder->log_ = nullptr;  // NCCL may be gone
