@@ -7,7 +7,7 @@ import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -55,6 +55,8 @@ Examples:
     more=", or `all` of those that NCCL tunes, without a PROGRAM.",
     advanced=True,
 )
+@option("--registered", more=", beside plain calls, without a PROGRAM.", advanced=True)
+@option("--graphs", more=", beside the calls without one, without a PROGRAM.", advanced=True)
 @option("--emulate-nodes", advanced=True)
 @options("--ranks-per-gpu", "--mps")
 @option(
@@ -82,6 +84,8 @@ def command(
     scope: TrialScope,
     collectives: str,
     sizes: str,
+    registered: bool,
+    graphs: bool,
     min_gain: float,
     anew: bool,
     dry_run: bool,
@@ -103,7 +107,12 @@ def command(
     from nccltune.model.errors import InputError
 
     settings_words, program = split_words(words)
-    measured = {"collectives": collectives, "sizes": sizes}
+    measured = {
+        "collectives": collectives,
+        "sizes": sizes,
+        "registered": registered,
+        "graphs": graphs,
+    }
     if len(libraries) < 2:
         request = request._replace(nccl=_file(libraries))
     what = [*_what(request, measured), *program]
@@ -183,13 +192,14 @@ def _runner(
     program: list[str],
     settings: dict[str, str | None],
     request: LaunchRequest,
-    measured: Mapping[str, str],
+    measured: Mapping[str, Any],
     seed: int,
 ) -> TrialRunner:
     """Return the runner of a recording, of the bench, or of a program. Raises InputError."""
     from nccltune.app.bench_launch import keys_of, launch_of, program_launch_of
     from nccltune.cli.requests import collectives_from, site, sizes_from
     from nccltune.examples import recording
+    from nccltune.measure.bench.conditions import CallKind
     from nccltune.measure.experiments.ab.bench import BenchRunner
     from nccltune.measure.experiments.ab.program import ProgramRunner
     from nccltune.measure.experiments.ab.replay import ReplayRunner
@@ -203,8 +213,14 @@ def _runner(
     if not program:
         low, high = sizes_from(measured["sizes"])
         collectives = collectives_from(measured["collectives"])
-        return BenchRunner(launch_of(request, site()), collectives, low, high, settings)
-    for name in ("collectives", "sizes", "emulate_nodes", "ranks_per_gpu", "mps", "nccl"):
+        calls = [
+            CallKind(registered=registered, graph=graph)
+            for graph in sorted({False, measured["graphs"]})
+            for registered in sorted({False, measured["registered"]})
+        ]
+        launch = launch_of(request, site())
+        return BenchRunner(launch, collectives, low, high, settings, calls=calls)
+    for name in (*measured, "emulate_nodes", "ranks_per_gpu", "mps", "nccl"):
         if given(name) or (name == "nccl" and request.nccl is not None):
             raise InputError(
                 "is for our bench, without a PROGRAM", where=f"--{name.replace('_', '-')}"
@@ -213,7 +229,7 @@ def _runner(
     return ProgramRunner(program, os.environ, settings, with_launcher=under)
 
 
-def _what(request: LaunchRequest, measured: Mapping[str, str]) -> list[str]:
+def _what(request: LaunchRequest, measured: Mapping[str, Any]) -> list[str]:
     """Return the options that define the measurement. They distinguish the tests of one study."""
     found = [f"{name}={value}" for name, value in measured.items() if given(name)]
     found += [
