@@ -28,7 +28,7 @@ NEEDS_PROMTOOL = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def text() -> str:
+def text(request: pytest.FixtureRequest) -> str:
     """The metrics of a process with rules, a conflict and a connection."""
     rules = LoadedConfiguration(
         path="/etc/tuner.conf",
@@ -47,7 +47,9 @@ def text() -> str:
     )
     job = JobStatus(name, [process], [StatusConflict("hash", [7], "x")])
     with shown(page(bulk_bytes=5 << 20)):
-        return metrics_text(NodeStatus("n", [job], 0), NetWatch([os.getpid()]).read())
+        traffic = NetWatch([os.getpid()]).read()
+    openmetrics = getattr(request, "param", False)
+    return metrics_text(NodeStatus("n", [job], 0), traffic, openmetrics=openmetrics)
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +94,28 @@ def test_a_query_names_metrics_and_labels_that_are_written(
 def test_what_is_written_is_shown(labels: dict[str, set[str]]) -> None:
     shown_names = {name for query in queries() for name in names_in(query)}
     assert labels.keys() - shown_names == {"nccltune_net_messages_total", "nccltune_net_flows_up"}
+
+
+def test_labels_are_those_of_nccls_inspector(text: str) -> None:
+    (line,) = re.findall(r"^nccltune_tuner_rule_calls_total.*", text, re.M)
+    for label in ('slurm_job_id="41"', 'node="n"', 'collective="AllReduce"'):
+        assert label in line
+
+
+@NEEDS_PROMTOOL
+@pytest.mark.parametrize("text", [True], indirect=True)
+def test_prometheus_reads_openmetrics(text: str, tmp_path: Path) -> None:
+    *lines, end = text.splitlines()
+    assert end == "# EOF"
+    assert "# TYPE nccltune_net_bytes counter" in lines
+    # Prometheus stores only samples with a time.
+    timed = [one if one.startswith("#") else f"{one} 1760000000" for one in lines]
+    path, blocks = tmp_path / "counters", tmp_path / "blocks"
+    path.write_text("\n".join([*timed, end, ""]))
+    done = promtool("tsdb", "create-blocks-from", "openmetrics", str(path), str(blocks))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (blocks / "wal").mkdir()
+    assert "nccltune_tuner_rule_calls_total" in promtool("tsdb", "dump", str(blocks)).stdout
 
 
 def test_legends_use_labels_of_their_query() -> None:
