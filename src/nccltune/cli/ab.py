@@ -175,14 +175,8 @@ def _prove_command(verdict: ReleaseVerdict, request: LaunchRequest, program: lis
             ["nccltune", "verify", study, "--", *program]
         )
     words = ["nccltune", "verify", study, "--nccl", library]
-    for flag, value in (
-        ("--launcher", request.launcher),
-        ("--nodes", request.nodes),
-        ("--gpus", request.gpus),
-        ("--emulate-nodes", request.emulate_nodes),
-        ("--ranks-per-gpu", request.ranks_per_gpu),
-    ):
-        words += [] if value is None else [flag, str(value)]
+    for name, value in _placement(request):
+        words += [f"--{name.replace('_', '-')}", value]
     words += ["--mps"] if request.mps else []
     words += [word for setting in request.settings for word in ("--set", setting)]
     return shlex.join(words)
@@ -232,12 +226,14 @@ def _runner(
 def _what(request: LaunchRequest, measured: Mapping[str, Any]) -> list[str]:
     """Return the options that define the measurement. They distinguish the tests of one study."""
     found = [f"{name}={value}" for name, value in measured.items() if given(name)]
-    found += [
-        f"{name}={value}"
-        for name in ("launcher", "nodes", "gpus", "emulate_nodes", "ranks_per_gpu")
-        if (value := getattr(request, name)) is not None
-    ]
+    found += [f"{name}={value}" for name, value in _placement(request)]
     found += [] if request.nccl is None else [f"nccl={request.nccl.absolute()}"]
     found += ["mps"] if request.mps else []
     # `--set` counts too, because another image has another NCCL.
     return [*found, *(f"set={setting}" for setting in request.settings)]
+
+
+def _placement(request: LaunchRequest) -> list[tuple[str, str]]:
+    """Return the options that are given of those that place the ranks, with their values."""
+    names = ("launcher", "nodes", "gpus", "emulate_nodes", "ranks_per_gpu")
+    return [(name, str(value)) for name in names if (value := getattr(request, name)) is not None]
