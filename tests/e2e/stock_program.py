@@ -120,7 +120,7 @@ def main() -> None:
     made = Made(
         tuple(Point(size, times[size], times[size] + 1, wrong[size]) for size in SIZES),
         ranks=1 if "--alone" in sys.argv else 4,
-        hosts=("alpha",) if "--alone" in sys.argv else ("alpha", "beta", "gamma", "delta"),
+        hosts=("alpha", "beta", "gamma", "delta") if OLD else ("alpha",),
         pid=os.getpid(),
         one_process=False,
     )
