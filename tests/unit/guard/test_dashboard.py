@@ -18,7 +18,8 @@ from nccltune.guard.node_status import JobStatus, NodeStatus, StatusConflict
 from nccltune.native.net_processes import NetWatch
 from tests.unit.native.net_pages import page, shown
 
-BOARD = Path(__file__).parents[3] / "examples" / "grafana" / "nccltune.json"
+ROOT = Path(__file__).parents[3]
+BOARD = ROOT / "examples" / "grafana" / "nccltune.json"
 OF_PROMETHEUS = {"instance"}
 """Labels that Prometheus adds. It renames a label `job` of a file to `exported_job`."""
 WORDS = {"by", "without", "and", "or", "unless", "on", "ignoring", "bool", "offset"}
@@ -58,7 +59,10 @@ def labels(text: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for name, inside in re.findall(r"^(\w+)\{(.*)\} \d+$", text, re.M):
         found.setdefault(name, set()).update(re.findall(r'(\w+)="', inside))
-    return found
+    # The send/recv library writes a file of its own.
+    source = (ROOT / "native" / "sendrecv" / "live_control.cc").read_text()
+    own = set(re.findall(r'(\w+)=\\"', source))
+    return found | {f"nccltune_sendrecv_{what}_total": own for what in ("bytes", "messages")}
 
 
 def panels() -> list[dict[str, Any]]:
@@ -93,7 +97,8 @@ def test_a_query_names_metrics_and_labels_that_are_written(
 
 def test_what_is_written_is_shown(labels: dict[str, set[str]]) -> None:
     shown_names = {name for query in queries() for name in names_in(query)}
-    assert labels.keys() - shown_names == {"nccltune_net_messages_total", "nccltune_net_flows_up"}
+    counts = {f"nccltune_{what}_messages_total" for what in ("net", "sendrecv")}
+    assert labels.keys() - shown_names == {*counts, "nccltune_net_flows_up"}
 
 
 def test_labels_are_those_of_nccls_inspector(text: str) -> None:
