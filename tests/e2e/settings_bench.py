@@ -4,18 +4,22 @@
 
 Without NCCLTUNE_SENDRECV, settings of NCCL's send/recv: 64 channels are faster. It cannot start
 with the setting that BENCH_FAIL names (NAME=VALUE), and writes NCCL's lines of a start to
-NCCL_DEBUG_FILE.
+NCCL_DEBUG_FILE, and BENCH_TOPOLOGY to NCCL_TOPO_DUMP_FILE. NCCL is 2.28.9, or the release in
+--nccl; 2.32.3 is slower outside of CUDA graphs, and runs 2 channels there instead of 4.
 
 With NCCLTUNE_SENDRECV, the library before NCCL, which it finds in its environment as a real one
 would: copy engines are faster from BENCH_CROSSING bytes on (2M, 0 for never). BENCH_WITHOUT names
 what the library lacks: `copies` (none happen), `load` (it is not in the process), `setting` (one is
-refused). BENCH_SLOW makes every answer take so many seconds.
+refused). BENCH_SLOW makes every answer take so many seconds. Calls in a CUDA graph take half as
+long. BENCH_UNABLE names a kind of calls that it cannot make.
 """
 
 import json
 import math
 import os
 import random
+import re
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -28,18 +32,25 @@ OURS = COPIES and PRELOADED.endswith("libnccltune-sendrecv.so")
 CROSSING = int(os.environ.get("BENCH_CROSSING", 2 * M)) or 1 << 62
 WITHOUT = os.environ.get("BENCH_WITHOUT")
 NCCL = "/x/libnccl.so.2"
+LIBRARY = Path(next((word[7:] for word in sys.argv if word.startswith("--nccl=")), NCCL))
+RELEASE = re.search(rb"NCCL version ([0-9.]+)", LIBRARY.read_bytes() if LIBRARY.is_file() else b"")
+VERSION = RELEASE[1].decode() if RELEASE else "2.28.9"
 HELLO = {
     "op": "hello",
     "schema_version": 1,
     "version": "0.0",
     "backend": "nccl",
     "replay": None,
-    "nccl": {"version": "2.28.9", "path": NCCL, "from": "torch"},
+    "nccl": {"version": VERSION, "path": NCCL, "from": "torch"},
     "driver": "13.0",
     "nodes": 1,
     "ranks": 2,
     "gpus": [{"rank": rank, "name": "NVIDIA H200", "host_hash": "h"} for rank in range(2)],
-    "can": {"collectives": ["allreduce", "sendrecv", "alltoall"], "load": COPIES},
+    "can": {
+        "collectives": ["allreduce", "sendrecv", "alltoall"],
+        "load": COPIES,
+        **{name: name != os.environ.get("BENCH_UNABLE") for name in ("registered", "graph")},
+    },
 }
 
 
@@ -61,6 +72,8 @@ def start_of_nccl() -> None:
         # At once, because all ranks write into one pipe.
         os.write(2, b"error: NCCL: unhandled system error\n")
         sys.exit(4)
+    if path := os.environ.get("NCCL_TOPO_DUMP_FILE"):
+        shutil.copy(os.environ["BENCH_TOPOLOGY"], path)
     if path := os.environ.get("NCCL_DEBUG_FILE"):
         with Path(path.replace("%h", "host").replace("%p", str(os.getpid()))).open("w") as file:
             file.write(f"h:1:1 [0] NCCL INFO P2P Chunksize set to {CHUNK}\n")
@@ -99,7 +112,8 @@ def time_us(collective: str, size: int, load: bool) -> float:
 
 
 def measure(request: dict[str, Any]) -> None:
-    load = request.get("load", False)
+    load, graph = request.get("load", False), request["graph"]
+    slow = VERSION == "2.32.3" and not graph
     for size in request["bytes"]:
         time.sleep(float(os.environ.get("BENCH_SLOW", "0")))
         say(
@@ -109,7 +123,8 @@ def measure(request: dict[str, Any]) -> None:
             choice="default",
             round=request["first_round"],
             iterations=request["iterations"],
-            time_us=time_us(request["collective"], size, load),
+            ran={"algorithm": "ring", "protocol": "ll", "channels": 2 if slow else 4},
+            time_us=time_us(request["collective"], size, load) * (0.5 if graph else 1 + 0.3 * slow),
             load_alone_us=100.0 if load else None,
             load_us=(102.0 if OURS else 120.0) if load else None,
             wrong=0 if request["check"] else None,

@@ -3,13 +3,15 @@
 
 stock_program.py [--no-log] [--no-table] [--ignore-plugin] [--fail] [--alone]
                  [--slow A/P] [--wrong A/P] [--stop-at N FILE] [--job GAIN] [--fail-at NUMBERS FILE]
+                 [--old LIBRARY]
 
 The plugin that NCCL_TUNER_PLUGIN names is really loaded, by the program that plays NCCL's side. A
 rank's log goes to NCCL_DEBUG_FILE as NCCL writes it, the table to standard output. Under a
 launcher that is what its first process does; with --alone every one, as without MPI, of one rank.
 Choices of the plugin are faster than NCCL's own, but that of --slow; that of --wrong computes wrong
 results. At its Nth start, which it counts in FILE, --stop-at interrupts the process above. Of the
-starts with the plugin, --fail-at lets those fail that NUMBERS (3,4) name.
+starts with the plugin, --fail-at lets those fail that NUMBERS (3,4) name. NCCL in the preloaded
+LIBRARY chooses tree/ll by itself.
 With --job it is a training script instead, which is faster by GAIN with the plugin. It logs to
 standard error, as torchtitan does. Its first two steps are slow.
 """
@@ -27,7 +29,9 @@ from nccltune.native.records import TunerAnswer
 from tests.unit.formats.maker import Made, Point
 
 SIZES = [1 << power for power in range(10, 21, 2)]
-NCCLS_OWN = "RING", "SIMPLE"
+SLOWER = "RING", "SIMPLE"
+OLD = "--old" in sys.argv and sys.argv[sys.argv.index("--old") + 1]
+NCCLS_OWN = ("TREE", "LL") if os.environ.get("LD_PRELOAD") == OLD else SLOWER
 
 
 def decide(plugin: str | None) -> tuple[list[str], dict[int, tuple[str, str]]]:
@@ -58,7 +62,7 @@ def is_choice_of(flag: str, ran: tuple[str, str]) -> bool:
 
 
 def time_us(ran: tuple[str, str]) -> float:
-    return 20.0 if ran == NCCLS_OWN else 25.0 if is_choice_of("--slow", ran) else 15.0
+    return 20.0 if ran == SLOWER else 25.0 if is_choice_of("--slow", ran) else 15.0
 
 
 def stop_at() -> None:
@@ -116,6 +120,8 @@ def main() -> None:
     made = Made(
         tuple(Point(size, times[size], times[size] + 1, wrong[size]) for size in SIZES),
         ranks=1 if "--alone" in sys.argv else 4,
+        hosts=("alpha", "beta", "gamma", "delta") if OLD else ("alpha",),
+        pid=os.getpid(),
         one_process=False,
     )
     sys.stdout.write(made.text())

@@ -7,11 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from nccltune.app.ab import ab_test, trial_of
+from nccltune.app.ab_releases import ReleaseVerdict
+from nccltune.examples import example
 from nccltune.formats.tuner_config.csv_rules import read_rules, rows_text
+from nccltune.measure.bench.conditions import CallKind
 from nccltune.measure.bench.process import Launch
 from nccltune.measure.experiments.ab.bench import BenchRunner
+from nccltune.measure.experiments.ab.experiment import TrialScope
+from nccltune.measure.experiments.ab.judge import calls_of
+from nccltune.measure.experiments.ab.settings import LIBRARY
 from nccltune.model.collective import Collective
-from nccltune.model.errors import InputError, LaunchError
+from nccltune.model.errors import InputError, LaunchError, PlatformError
 from nccltune.model.rule import RuleState
 from nccltune.model.sample import Sample
 from nccltune.study.files import Study, locked
@@ -125,11 +132,37 @@ def test_our_bench_measures_where_no_program_is_named(monkeypatch: pytest.Monkey
     assert {sample.repeat for sample in kept} == {0, 1, 2}
     assert ran.facts is not None
     assert (ran.error, ran.facts.channels) == (None, 24)
+    assert {(sample.registered, sample.graph) for sample in kept} == {(False, False)}
     monkeypatch.setenv("BENCH_FAIL", "NCCL_MIN_P2P_NCHANNELS=64")
     with pytest.raises(LaunchError):
         runner.run(tried, 4, kept.extend)
     with pytest.raises(InputError, match="cannot be unset"):
         BenchRunner(Launch(gpus=2), [Collective.ALLREDUCE], 1024, 1024, {"NCCL_X": None})
+
+
+@pytest.mark.parametrize("unable", ["", "registered", "graph"])
+def test_our_bench_makes_all_kinds_of_calls_in_one_process(
+    monkeypatch: pytest.MonkeyPatch, unable: str
+) -> None:
+    stand_in = [sys.executable, str(Path(__file__).with_name("settings_bench.py"))]
+    monkeypatch.setenv("BENCH_UNABLE", unable)
+    calls = [CallKind(graph=graph, registered=r) for graph in (False, True) for r in (False, True)]
+    size, setting = 6 << 20, {"NCCL_X": "1"}
+    runner = BenchRunner(
+        Launch(gpus=2), [Collective.ALLREDUCE], size, size, setting, program=stand_in, calls=calls
+    )
+    kept: list[Sample] = []
+    if unable:
+        with pytest.raises(PlatformError, match=rf"cannot measure calls \(.*{unable}"):
+            runner.run(setting, 3, kept.extend)
+        return
+    for number in (3, 4):
+        runner.run(setting, number, kept.extend)
+    for kind in calls:
+        own = [one for one in kept if calls_of(one) == kind]
+        assert len(own) == 2 * 3
+        # In the second process as many calls make a timing as this kind needs: 25 or 50 us each.
+        assert {one.iterations for one in own[3:]} == {50 if kind.graph else 30}
 
 
 OLD, NEW = "old/libnccl.so.2", "new/libnccl.so.2"
@@ -242,6 +275,7 @@ def test_a_release_that_is_as_fast_holds_and_one_that_is_not_loaded_is_an_error(
         (("--nccl", OLD, "--nccl", NEW, "NCCL_X=1"), "compared without settings"),
         (("--nccl", OLD, "--nccl", "2.0.1"), "NCCL 2.0.1 is not found"),
         (("--nccl", OLD, "NCCL_X=1"), "is for our bench"),
+        (("--nccl", OLD, "--nccl", NEW, "--graphs"), "is for our bench"),
     ],
 )
 def test_libraries_that_cannot_be_compared(
@@ -263,6 +297,31 @@ def test_a_launcher_passes_the_library_on(cli: Cli, releases: tuple[str, str]) -
     )  # fmt: skip
 
 
+def test_releases_are_compared_in_each_kind_of_calls(
+    releases: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BENCH_TOPOLOGY", str(example("h200x4-1-node") / "topology.xml"))
+    stand_in = [sys.executable, str(Path(__file__).with_name("settings_bench.py"))]
+    settings: dict[str, str | None] = {LIBRARY: releases[1]}
+    calls = [CallKind(), CallKind(graph=True)]
+    runner = BenchRunner(
+        Launch(gpus=2), [Collective.ALLREDUCE], 1024, 4096, settings, program=stand_in, calls=calls
+    )
+    trial = trial_of(Path("s"), settings, [], releases[0])
+    found = ab_test(Path("s"), runner, trial, TrialScope(5), min_gain=0.03)
+    assert isinstance(found, ReleaseVerdict)
+    assert found.why == "all-reduce is 1.30x slower from 1 KiB to 4 KiB"
+    assert [(one.prose, one.before.label, one.after.label) for one in found.ran] == [
+        ("all-reduce", "ring/ll/4", "ring/ll/2")
+    ]
+    (rule,) = found.rules
+    assert (rule.choice.label, rule.registered) == ("ring/ll/4", False)
+    # NCCL wrote its topology in the probe, so its model was asked.
+    assert found.model is not None
+    assert found.model.is_asked
+    assert Study(Path("s")).topology_path is not None
+
+
 @NEEDS_FAKES
 def test_our_bench_runs_each_library_and_knows_the_choices(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
@@ -271,9 +330,17 @@ def test_our_bench_runs_each_library_and_knows_the_choices(
     shutil.copy(FAKES / "libnccl.so.2", "libnccl.so.2")
     both = ("--nccl", FAKES / "libnccl.so.2", "--nccl", "libnccl.so.2")
     scope = ("--sizes", "1K-4K", "--collectives", "allreduce", "--rounds", 1, "--gpus", 2)
-    found = cli("ab", "--json", *both, "-o", "s", *scope, code=1).document
+    kinds = ("--registered", "--graphs")
+    found = cli("ab", "--json", *both, "-o", "s", *scope, *kinds, code=1).document
     # Two builds of one release: that each was loaded cannot be seen by their version.
     assert (found["decision"], found["releases"], found["confirmed"]) == (
         "open", ["2.28.9", "2.28.9"], False,
     )  # fmt: skip
-    assert (found["known_ran"], found["ran"], found["model"]) == (2, [], None)
+    # Two sizes of each kind of calls, in the same process.
+    assert [(one["registered"], one["graph"]) for one in found["collectives"]] == [
+        (False, False), (True, False), (False, True), (True, True),
+    ]  # fmt: skip
+    assert (found["known_ran"], found["ran"], found["model"]) == (8, [], None)
+    # Without the options it is another test of the study.
+    plain = cli("ab", "--json", *both, "-o", "s", *scope, code=1).document
+    assert (plain["known"], len(plain["collectives"])) == (0, 1)

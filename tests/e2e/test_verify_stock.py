@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from nccltune.app.env import rules_deployment
-from nccltune.formats.tuner_config.csv_rules import config_hash
+from nccltune.formats.tuner_config.csv_rules import config_hash, read_rules
 from nccltune.measure.experiments.ab.runs import TrialFiles
 from nccltune.model.choice import DEFAULT, TUNED_RUN
+from nccltune.model.rule import RuleState
 from nccltune.model.sample import Purpose, Sample
 from nccltune.native import tuner_path
 from nccltune.prove.job import JobProof
@@ -207,6 +209,27 @@ def test_faster_rules_are_proven_and_slower_ones_removed(study: Study) -> None:
     verify(study, *PROGRAM, "--slow", "tree/simple")
     assert len(rounds_of(study)) == 17
     assert proof_of(study).holding == 1
+
+
+def test_the_choice_of_the_release_before_is_proven_by_the_command_that_ab_prints(
+    tmp_path: Path,
+) -> None:
+    old, new = (tmp_path / name for name in ("old.so", "new.so"))
+    for path in (old, new):
+        path.write_bytes(b"\x7fELF")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+    both = ("--nccl", str(old), "--nccl", str(new), "-o", "s", "--rounds", "4")
+    done = nccltune("ab", *both, "--", *PROGRAM, "--old", str(old), cwd=tmp_path, env=env, code=1)
+    found = re.search(r"prove the rules .*?: LD_PRELOAD=(\S+) nccltune (.*)", done.stderr)
+    assert found is not None
+    (config,) = tmp_path.glob("s-nccl-*/tuner.conf")
+    assert "# candidate:" in config.read_text()
+    env["LD_PRELOAD"] = found[1]
+    proven = nccltune(*shlex.split(found[2]), cwd=tmp_path, env=env)
+    assert "followed at 6 of 6 points" in proven.stdout
+    assert "# proven: 1.32x faster" in config.read_text()
+    (rule,) = read_rules(config, strict=True).rules
+    assert (rule.rule.choice.label, rule.state) == ("tree/ll", RuleState.PROVEN)
 
 
 def test_both_starts_of_a_round_are_kept_and_the_order_alternates(study: Study) -> None:

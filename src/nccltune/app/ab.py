@@ -18,6 +18,7 @@ from nccltune.app.measuring import (
     saved_when_stopped,
 )
 from nccltune.formats.tuner_config.nccl_conf import read_conf, render_conf
+from nccltune.measure.bench.identity import keep_topology, topology_dump
 from nccltune.measure.experiments.ab.bench import BenchRunner
 from nccltune.measure.experiments.ab.experiment import TrialExperiment, TrialRunner, TrialScope
 from nccltune.measure.experiments.ab.judge import TrialVerdict, judge
@@ -76,6 +77,8 @@ def ab_test(
     with contextlib.ExitStack() as stack:
         study = Study(path)
         experiment = TrialExperiment(runner, TrialFiles(study), trial, scope, anew=anew)
+        if isinstance(runner, BenchRunner):
+            runner.hardware = stack.enter_context(topology_dump(runner.launch))
         with shown.watching():
             hello = experiment.probe()
         platform = None
@@ -89,6 +92,8 @@ def ab_test(
             check_loaded(trial, experiment.probed)
         stack.enter_context(hold_study(path, platform))
         experiment.keep_probe()
+        if isinstance(runner, BenchRunner):
+            keep_topology(study, runner.launch, runner.hardware)
 
         def stop() -> None:
             rounds = len(experiment.outcome_so_far("interrupted").rounds)

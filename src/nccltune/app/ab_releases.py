@@ -4,7 +4,7 @@
 import math
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -17,9 +17,17 @@ from nccltune.app.check_model import ModelChanges, model_changes
 from nccltune.doctor.evidence.plugins import libraries_text, library_version
 from nccltune.examples import recording
 from nccltune.formats.tuner_config.csv_rules import mark, read_rules, rows_text, write_rules
+from nccltune.measure.bench.conditions import CallKind
 from nccltune.measure.experiments.ab.experiment import ProcessResult, TrialOutcome
 from nccltune.measure.experiments.ab.facts import StartFacts
-from nccltune.measure.experiments.ab.judge import CollectiveGain, Effect, SizeGain, TrialVerdict
+from nccltune.measure.experiments.ab.judge import (
+    Calls,
+    CollectiveGain,
+    Effect,
+    SizeGain,
+    TrialVerdict,
+    calls_of,
+)
 from nccltune.measure.experiments.ab.replay import ReplayRunner
 from nccltune.measure.experiments.ab.runs import SIDES, SettingTrial, Side
 from nccltune.measure.experiments.ab.settings import LIBRARY
@@ -41,11 +49,12 @@ STATIC = (
 _BY = "nccltune ab"
 
 
-class RanChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Neighbouring sizes whose default changed; gains of the second release (1.1 is 1.1 x)."""
+class RanChange(Calls, frozen=True, kw_only=True):
+    """Neighbouring sizes whose default changed; gains of the second release (1.1 is 1.1 x).
 
-    collective: Collective
-    scale: Scale
+    `before` and `after` have their channels if only these differ.
+    """
+
     min_bytes: int
     max_bytes: int
     before: Choice
@@ -83,6 +92,7 @@ class ReleaseVerdict(TrialVerdict, frozen=True, kw_only=True):
 class _Call(NamedTuple):
     collective: Collective
     scale: Scale
+    calls: CallKind
     bytes: int
 
 
@@ -171,9 +181,10 @@ def with_releases(
     ran = {side: _ran(own[side]) for side in SIDES}
     known = ran["default"].keys() & ran["set"].keys()
     changes = [one for item in verdict.collectives for one in _changes(item, ran)]
-    calls = [(item.collective, item.scale) for item in verdict.collectives]
+    calls = dict.fromkeys((item.collective, item.scale) for item in verdict.collectives)
     is_known = bool(calls) and before is not None and before != after
     sizes = [size for item in verdict.collectives for size in item.sizes]
+    candidates = _candidates(changes, {item.calls for item in verdict.collectives})
     found = ReleaseVerdict(
         **msgspec.structs.asdict(verdict),
         releases=(before, after),
@@ -182,16 +193,16 @@ def with_releases(
         worst=min((size.gain.low for size in sizes), default=None),
         ran=changes,
         known_ran=sum(
-            _Call(item.collective, item.scale, size.bytes) in known
+            _Call(item.collective, item.scale, item.calls, size.bytes) in known
             for item in verdict.collectives
             for size in item.sizes
         ),
         model=model_changes(study, calls, [], after) if is_known and after else None,
-        rules=list(_candidates(changes, own["set"])),
+        rules=[rule for rule, _ in candidates],
     )
     if not found.rules:
         return found
-    return msgspec.structs.replace(found, candidate=_write(study, found))
+    return msgspec.structs.replace(found, candidate=_write(study, found, candidates))
 
 
 def _loaded(facts: StartFacts | None, samples: Iterable[Sample]) -> str | None:
@@ -214,15 +225,21 @@ def _ran(samples: Iterable[Sample]) -> dict[_Call, Choice]:
     counted: dict[_Call, Counter[Choice]] = defaultdict(Counter)
     for sample in samples:
         if sample.ran is not None and sample.nodes and sample.ranks:
-            call = _Call(sample.collective, Scale(sample.nodes, sample.ranks), sample.bytes)
-            counted[call][sample.ran.without_channels()] += 1
+            scale = Scale(sample.nodes, sample.ranks)
+            call = _Call(sample.collective, scale, calls_of(sample), sample.bytes)
+            counted[call][msgspec.structs.replace(sample.ran, chunk_bytes=None)] += 1
     return {call: choices.most_common(1)[0][0] for call, choices in counted.items()}
 
 
 def _changes(item: CollectiveGain, ran: dict[Side, dict[_Call, Choice]]) -> Iterator[RanChange]:
     def choices(size: SizeGain) -> tuple[Choice | None, Choice | None, Effect]:
-        call = _Call(item.collective, item.scale, size.bytes)
-        return ran["default"].get(call), ran["set"].get(call), size.effect
+        call = _Call(item.collective, item.scale, item.calls, size.bytes)
+        before, after = ran["default"].get(call), ran["set"].get(call)
+        if before is not None and after is not None:
+            bare = before.without_channels(), after.without_channels()
+            if bare[0] != bare[1] or None in (before.channels, after.channels):
+                before, after = bare
+        return before, after, size.effect
 
     for (before, after, effect), group in groupby(item.sizes, key=choices):
         if before is None or after is None or before == after:
@@ -231,6 +248,8 @@ def _changes(item: CollectiveGain, ran: dict[Side, dict[_Call, Choice]]) -> Iter
         yield RanChange(
             collective=item.collective,
             scale=item.scale,
+            registered=item.registered,
+            graph=item.graph,
             min_bytes=sizes[0].bytes,
             max_bytes=sizes[-1].bytes,
             before=before,
@@ -241,35 +260,54 @@ def _changes(item: CollectiveGain, ran: dict[Side, dict[_Call, Choice]]) -> Iter
         )
 
 
-def _candidates(changes: Iterable[RanChange], samples: Sequence[Sample]) -> Iterator[Rule]:
+def _candidates(
+    changes: Iterable[RanChange], kinds: Collection[CallKind]
+) -> list[tuple[Rule, RanChange]]:
+    """Return the first release's choices as rules where the second one is slower.
+
+    To NCCL's tuner a call in a graph is a registered one, so of two kinds that differ in the graph
+    alone the first one decides.
+    """
+    both = len({kind.registered or kind.graph for kind in kinds}) > 1
+    found: list[tuple[Rule, RanChange]] = []
     for one in changes:
         if one.effect != "slower" or one.collective not in TUNED:
             continue
-        own = [sample for sample in samples if sample.collective is one.collective]
-        yield Rule(
+        rule = Rule(
             collective=one.collective,
             min_bytes=one.min_bytes,
             max_bytes=one.max_bytes,
             choice=one.before,
             nodes=one.scale.nodes,
             ranks=one.scale.ranks,
-            registered=all(s.registered or s.graph for s in own) or None,
+            registered=True if one.registered or one.graph else False if both else None,
         )
+        if not any(_overlap(rule, other) for other, _ in found):
+            found.append((rule, one))
+    return found
 
 
-def _write(study: Study, found: ReleaseVerdict) -> str | None:
+def _overlap(one: Rule, other: Rule) -> bool:
+    mine, theirs = ((r.collective, r.nodes, r.ranks, r.registered) for r in (one, other))
+    return mine == theirs and (
+        one.min_bytes <= other.max_bytes and other.min_bytes <= one.max_bytes
+    )
+
+
+def _write(
+    study: Study, found: ReleaseVerdict, candidates: Iterable[tuple[Rule, RanChange]]
+) -> str | None:
     """Write the candidates as a study beside `study`; None if that has others or proven ones."""
     before, after = found.releases
     other = Study.create(candidate_path(study.path, after))
     platform = msgspec.structs.replace(study.platform(), name=other.path.name, nccl_version=after)
-    slower = [one for one in found.ran if one.effect == "slower" and one.collective in TUNED]
     marks = {
         rule: mark(
             RuleState.CANDIDATE,
             f"NCCL {before} ran it and NCCL {after} runs {one.after.label}, "
             f"{_times(one)} slower in {_BY}; not yet measured with NCCL {after}",
         )
-        for rule, one in zip(found.rules, slower, strict=True)
+        for rule, one in candidates
     }
     header = {"schema": "1", **rests_on(platform), "study": other.path.name}
     header |= {

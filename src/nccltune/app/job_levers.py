@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
+from nccltune.measure.bench.conditions import PLAIN
 from nccltune.measure.engine.process_record import P2P
 from nccltune.measure.experiments.ab.judge import SizeGain, TrialVerdict, title
 from nccltune.measure.experiments.ab.settings import LIBRARY
@@ -101,7 +102,8 @@ def _tested(study: Study) -> Iterator[Lever]:
             item.collective: [
                 GainPoint(one.bytes, one.default_us, *_gain(one)) for one in item.sizes
             ]
-            for item in trial.collectives
+            # Of several kinds of calls the plain ones come last, so that they count.
+            for item in sorted(trial.collectives, key=lambda item: item.calls == PLAIN)
             if item.scale == scale
         }
         yield Lever(name, measured, _at(scale), trial.why)

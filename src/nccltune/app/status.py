@@ -93,5 +93,9 @@ def status_of_nodes(request: LaunchRequest, site: Site) -> NodeStatus:
 
 
 def write_metrics(found: NodeStatus, path: Path) -> None:
-    """Write the counters of this user's processes and connections for Prometheus, atomically."""
-    write_whole(path, metrics_text(found, NetWatch().read()))
+    """Write the counters of this user's processes and connections for Prometheus, atomically.
+
+    A file whose name ends in `.openmetrics` gets that format.
+    """
+    openmetrics = path.suffix == ".openmetrics"
+    write_whole(path, metrics_text(found, NetWatch().read(), openmetrics=openmetrics))

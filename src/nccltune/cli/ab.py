@@ -7,7 +7,7 @@ import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -55,6 +55,8 @@ Examples:
     more=", or `all` of those that NCCL tunes, without a PROGRAM.",
     advanced=True,
 )
+@option("--registered", more=", beside plain calls, without a PROGRAM.", advanced=True)
+@option("--graphs", more=", beside the calls without one, without a PROGRAM.", advanced=True)
 @option("--emulate-nodes", advanced=True)
 @options("--ranks-per-gpu", "--mps")
 @option(
@@ -82,6 +84,8 @@ def command(
     scope: TrialScope,
     collectives: str,
     sizes: str,
+    registered: bool,
+    graphs: bool,
     min_gain: float,
     anew: bool,
     dry_run: bool,
@@ -103,7 +107,12 @@ def command(
     from nccltune.model.errors import InputError
 
     settings_words, program = split_words(words)
-    measured = {"collectives": collectives, "sizes": sizes}
+    measured = {
+        "collectives": collectives,
+        "sizes": sizes,
+        "registered": registered,
+        "graphs": graphs,
+    }
     if len(libraries) < 2:
         request = request._replace(nccl=_file(libraries))
     what = [*_what(request, measured), *program]
@@ -166,14 +175,8 @@ def _prove_command(verdict: ReleaseVerdict, request: LaunchRequest, program: lis
             ["nccltune", "verify", study, "--", *program]
         )
     words = ["nccltune", "verify", study, "--nccl", library]
-    for flag, value in (
-        ("--launcher", request.launcher),
-        ("--nodes", request.nodes),
-        ("--gpus", request.gpus),
-        ("--emulate-nodes", request.emulate_nodes),
-        ("--ranks-per-gpu", request.ranks_per_gpu),
-    ):
-        words += [] if value is None else [flag, str(value)]
+    for name, value in _placement(request):
+        words += [f"--{name.replace('_', '-')}", value]
     words += ["--mps"] if request.mps else []
     words += [word for setting in request.settings for word in ("--set", setting)]
     return shlex.join(words)
@@ -183,13 +186,14 @@ def _runner(
     program: list[str],
     settings: dict[str, str | None],
     request: LaunchRequest,
-    measured: Mapping[str, str],
+    measured: Mapping[str, Any],
     seed: int,
 ) -> TrialRunner:
     """Return the runner of a recording, of the bench, or of a program. Raises InputError."""
     from nccltune.app.bench_launch import keys_of, launch_of, program_launch_of
     from nccltune.cli.requests import collectives_from, site, sizes_from
     from nccltune.examples import recording
+    from nccltune.measure.bench.conditions import CallKind
     from nccltune.measure.experiments.ab.bench import BenchRunner
     from nccltune.measure.experiments.ab.program import ProgramRunner
     from nccltune.measure.experiments.ab.replay import ReplayRunner
@@ -203,8 +207,14 @@ def _runner(
     if not program:
         low, high = sizes_from(measured["sizes"])
         collectives = collectives_from(measured["collectives"])
-        return BenchRunner(launch_of(request, site()), collectives, low, high, settings)
-    for name in ("collectives", "sizes", "emulate_nodes", "ranks_per_gpu", "mps", "nccl"):
+        calls = [
+            CallKind(registered=registered, graph=graph)
+            for graph in sorted({False, measured["graphs"]})
+            for registered in sorted({False, measured["registered"]})
+        ]
+        launch = launch_of(request, site())
+        return BenchRunner(launch, collectives, low, high, settings, calls=calls)
+    for name in (*measured, "emulate_nodes", "ranks_per_gpu", "mps", "nccl"):
         if given(name) or (name == "nccl" and request.nccl is not None):
             raise InputError(
                 "is for our bench, without a PROGRAM", where=f"--{name.replace('_', '-')}"
@@ -213,15 +223,17 @@ def _runner(
     return ProgramRunner(program, os.environ, settings, with_launcher=under)
 
 
-def _what(request: LaunchRequest, measured: Mapping[str, str]) -> list[str]:
+def _what(request: LaunchRequest, measured: Mapping[str, Any]) -> list[str]:
     """Return the options that define the measurement. They distinguish the tests of one study."""
     found = [f"{name}={value}" for name, value in measured.items() if given(name)]
-    found += [
-        f"{name}={value}"
-        for name in ("launcher", "nodes", "gpus", "emulate_nodes", "ranks_per_gpu")
-        if (value := getattr(request, name)) is not None
-    ]
+    found += [f"{name}={value}" for name, value in _placement(request)]
     found += [] if request.nccl is None else [f"nccl={request.nccl.absolute()}"]
     found += ["mps"] if request.mps else []
     # `--set` counts too, because another image has another NCCL.
     return [*found, *(f"set={setting}" for setting in request.settings)]
+
+
+def _placement(request: LaunchRequest) -> list[tuple[str, str]]:
+    """Return the options that are given of those that place the ranks, with their values."""
+    names = ("launcher", "nodes", "gpus", "emulate_nodes", "ranks_per_gpu")
+    return [(name, str(value)) for name in names if (value := getattr(request, name)) is not None]

@@ -2,6 +2,7 @@
 """The output of `nccltune ab`: the plan, and the verdict with its evidence."""
 
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -121,8 +122,8 @@ def show_releases(found: ReleaseVerdict, study: Path, prove: str) -> None:
     before, after = (version or "of unknown version" for version in found.releases)
     why = found.why
     if found.holds and found.worst is not None:
-        room = max(0.0, 100 * (1 / found.worst - 1))
-        why += f"; no size is slower beyond noise, their intervals leave room for {room:.2g} %"
+        room = significant(max(0.0, 100 * (1 / found.worst - 1)))
+        why += f"; no size is slower beyond noise, their intervals leave room for {room} %"
     style = _STYLE_OF_RELEASES.get(found.decision, "bold red")
     lead = (f"{_OF_RELEASES[found.decision]:<{_INDENT}}", style)
     hanging(out, lead, _INDENT, f"NCCL {after} instead of {before}: {why}")
@@ -138,12 +139,7 @@ def show_releases(found: ReleaseVerdict, study: Path, prove: str) -> None:
         hanging(out, ("not shown  ", "yellow"), _INDENT, words)
     for words in found.changed:
         hanging(out, "changed    ", _INDENT, words)
-    for one in found.ran:
-        hanging(out, "chosen     ", _INDENT, _change_words(one))
-    if found.collectives and not found.ran:
-        sizes = count(found.known_ran, "size")
-        words = f"the same by both at all {sizes} at which that is known"
-        words = words if found.known_ran else "unknown: neither the program nor NCCL's log names it"
+    for words in _chosen(found):
         hanging(out, "chosen     ", _INDENT, words)
     if found.model is not None:
         show_model(found.model)
@@ -163,6 +159,19 @@ def show_releases(found: ReleaseVerdict, study: Path, prove: str) -> None:
         hint("next: the same command goes on where it stopped")
 
 
+def _chosen(found: ReleaseVerdict) -> Iterator[str]:
+    """Yield what the two releases chose otherwise; where only channels did no harm, in one line."""
+    shown = [one for one in found.ran if one.effect != "same" or one.before.channels is None]
+    yield from map(_change_words, shown)
+    if others := len(found.ran) - len(shown):
+        yield f"other channels in {count(others, 'range')} of sizes, as fast within noise"
+    if found.collectives and not found.ran:
+        sizes = count(found.known_ran, "size")
+        same = f"the same by both at all {sizes} at which that is known"
+        unknown = "unknown: neither the program nor NCCL's log names it"
+        yield same if found.known_ran else unknown
+
+
 def _change_words(one: RanChange) -> str:
     where = range_text(one.min_bytes, one.max_bytes, "-")
     gains = sorted({f"{gain:.2f}x" for gain in (one.least, one.most)})
@@ -170,10 +179,7 @@ def _change_words(one: RanChange) -> str:
     if effect == "slower":
         gains = sorted({f"{1 / gain:.2f}x" for gain in (one.least, one.most)})
     words = "as fast within noise" if effect == "same" else f"{' to '.join(gains)} {effect}"
-    return (
-        f"{one.collective.prose} {where}, {one.scale}: {one.before.label} -> {one.after.label}, "
-        f"{words}"
-    )
+    return f"{one.prose} {where}, {one.scale}: {one.before.label} -> {one.after.label}, {words}"
 
 
 def _measured(verdict: TrialVerdict, sides: str) -> str:
@@ -189,10 +195,7 @@ def _table(
     out: Console, item: CollectiveGain, titles: tuple[str, str] = ("default", "with it")
 ) -> None:
     noise = "noise unknown" if item.noise is None else f"A/A noise {100 * item.noise:.2g} %"
-    out.print(
-        f"\n{item.collective.prose}, {item.scale}: {_interval(item.overall)} over all sizes, "
-        f"{noise}"
-    )
+    out.print(f"\n{item.prose}, {item.scale}: {_interval(item.overall)} over all sizes, {noise}")
     if out.is_terminal and out.width < _TABLE_WIDTH:
         for size in item.sizes:
             gain = size.gain

@@ -174,6 +174,7 @@ FLAGS: dict[str, dict[str, Any]] = {
         **_NUMBER,
     },
     "--registered": {"help": "With registered buffers", "is_flag": True},
+    "--graphs": {"help": "In CUDA graphs", "is_flag": True},
     "--replay": {
         "help": "Draw timings from a recorded study",
         "more": "; no GPU.",

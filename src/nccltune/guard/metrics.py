@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counters of running processes for Prometheus: rules, connections of the network plugin."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nccltune.guard.node_status import NodeStatus
+from nccltune.model.collective import Collective
 from nccltune.native.net_processes import NetProcess
 from nccltune.native.net_stats import NetConnection
 
@@ -38,13 +40,17 @@ _CONNECTION = (
 )
 
 
-def metrics_text(status: NodeStatus, traffic: Sequence[NetProcess]) -> str:
-    """Return the counters of the processes, labelled with their numbers, in Prometheus' format."""
+def metrics_text(
+    status: NodeStatus, traffic: Sequence[NetProcess], *, openmetrics: bool = False
+) -> str:
+    """Return the counters of the processes, labelled with their numbers, in Prometheus' text
+    format or as OpenMetrics 1.0."""
     lines = []
     for family in (_conflicts(status), *_rules(status), *_connections(traffic)):
-        lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"]
+        name = family.name.removesuffix("_total") if openmetrics else family.name
+        lines += [f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}"]
         lines += [f"{family.name}{_labels(labels)} {value}" for labels, value in family.samples]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *["# EOF"] * openmetrics]) + "\n"
 
 
 def _conflicts(status: NodeStatus) -> _Family:
@@ -64,11 +70,19 @@ def _rules(status: NodeStatus) -> Iterator[_Family]:
         rules = process.configuration
         if rules is None or rules.undecided is None:
             continue
-        # Prometheus has a label `job` of its own.
-        whose = {"pid": process.pid, "nccl_job": process.job, "content": rules.loaded[0]}
+        # Labels are named as NCCL's Inspector names its own, and Prometheus has a `job`.
+        slurm = re.search(r"\bSLURM_JOB_ID=(\w+)", process.job)
+        whose: dict[str, object] = {
+            "slurm_job_id": slurm[1] if slurm else "unknown",
+            "node": process.host,
+            "pid": process.pid,
+            "nccl_job": process.job,
+            "content": rules.loaded[0],
+        }
         rest.samples.append((whose, rules.undecided))
         for rule in rules.rules:
-            labels = whose | {"line": rule.line, "rule": rule.rule}
+            collective = Collective(rule.rule.split()[0]).prose.title().replace("-", "")
+            labels = whose | {"collective": collective, "line": rule.line, "rule": rule.rule}
             decided.samples.append((labels, rule.calls or 0))
     yield from (decided, rest)
 

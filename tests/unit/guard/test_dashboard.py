@@ -18,7 +18,8 @@ from nccltune.guard.node_status import JobStatus, NodeStatus, StatusConflict
 from nccltune.native.net_processes import NetWatch
 from tests.unit.native.net_pages import page, shown
 
-BOARD = Path(__file__).parents[3] / "examples" / "grafana" / "nccltune.json"
+ROOT = Path(__file__).parents[3]
+BOARD = ROOT / "examples" / "grafana" / "nccltune.json"
 OF_PROMETHEUS = {"instance"}
 """Labels that Prometheus adds. It renames a label `job` of a file to `exported_job`."""
 WORDS = {"by", "without", "and", "or", "unless", "on", "ignoring", "bool", "offset"}
@@ -28,7 +29,7 @@ NEEDS_PROMTOOL = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def text() -> str:
+def text(request: pytest.FixtureRequest) -> str:
     """The metrics of a process with rules, a conflict and a connection."""
     rules = LoadedConfiguration(
         path="/etc/tuner.conf",
@@ -47,7 +48,9 @@ def text() -> str:
     )
     job = JobStatus(name, [process], [StatusConflict("hash", [7], "x")])
     with shown(page(bulk_bytes=5 << 20)):
-        return metrics_text(NodeStatus("n", [job], 0), NetWatch([os.getpid()]).read())
+        traffic = NetWatch([os.getpid()]).read()
+    openmetrics = getattr(request, "param", False)
+    return metrics_text(NodeStatus("n", [job], 0), traffic, openmetrics=openmetrics)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +59,10 @@ def labels(text: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for name, inside in re.findall(r"^(\w+)\{(.*)\} \d+$", text, re.M):
         found.setdefault(name, set()).update(re.findall(r'(\w+)="', inside))
-    return found
+    # The send/recv library writes a file of its own.
+    source = (ROOT / "native" / "sendrecv" / "live_control.cc").read_text()
+    own = set(re.findall(r'(\w+)=\\"', source))
+    return found | {f"nccltune_sendrecv_{what}_total": own for what in ("bytes", "messages")}
 
 
 def panels() -> list[dict[str, Any]]:
@@ -91,7 +97,30 @@ def test_a_query_names_metrics_and_labels_that_are_written(
 
 def test_what_is_written_is_shown(labels: dict[str, set[str]]) -> None:
     shown_names = {name for query in queries() for name in names_in(query)}
-    assert labels.keys() - shown_names == {"nccltune_net_messages_total", "nccltune_net_flows_up"}
+    counts = {f"nccltune_{what}_messages_total" for what in ("net", "sendrecv")}
+    assert labels.keys() - shown_names == {*counts, "nccltune_net_flows_up"}
+
+
+def test_labels_are_those_of_nccls_inspector(text: str) -> None:
+    (line,) = re.findall(r"^nccltune_tuner_rule_calls_total.*", text, re.M)
+    for label in ('slurm_job_id="41"', 'node="n"', 'collective="AllReduce"'):
+        assert label in line
+
+
+@NEEDS_PROMTOOL
+@pytest.mark.parametrize("text", [True], indirect=True)
+def test_prometheus_reads_openmetrics(text: str, tmp_path: Path) -> None:
+    *lines, end = text.splitlines()
+    assert end == "# EOF"
+    assert "# TYPE nccltune_net_bytes counter" in lines
+    # Prometheus stores only samples with a time.
+    timed = [one if one.startswith("#") else f"{one} 1760000000" for one in lines]
+    path, blocks = tmp_path / "counters", tmp_path / "blocks"
+    path.write_text("\n".join([*timed, end, ""]))
+    done = promtool("tsdb", "create-blocks-from", "openmetrics", str(path), str(blocks))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (blocks / "wal").mkdir()
+    assert "nccltune_tuner_rule_calls_total" in promtool("tsdb", "dump", str(blocks)).stdout
 
 
 def test_legends_use_labels_of_their_query() -> None:

@@ -208,8 +208,9 @@ def test_the_calls_of_each_rule_are_counted_while_the_job_runs(
     assert "hits       line 2, allreduce 0 B - 2 KiB tree/ll: 2 calls" in screen
     assert "hits       no rule: 1 call" in screen
     metrics = (tmp_path / "nccltune.prom").read_text().splitlines()
-    whose = f'pid="{pid}",nccl_job="{job.job}",content="{rules.content}"'
-    rule = 'line="2",rule="allreduce 0 B - 2 KiB tree/ll"'
+    whose = f'slurm_job_id="unknown",node="{job.processes[0].host}",pid="{pid}",'
+    whose += f'nccl_job="{job.job}",content="{rules.content}"'
+    rule = 'collective="AllReduce",line="2",rule="allreduce 0 B - 2 KiB tree/ll"'
     assert f"nccltune_tuner_rule_calls_total{{{whose},{rule}}} 2" in metrics
     assert f"nccltune_tuner_default_calls_total{{{whose}}} 1" in metrics
     assert changed.configuration is not None

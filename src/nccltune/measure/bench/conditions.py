@@ -18,7 +18,7 @@ class CallKind(NamedTuple):
     """How a program makes its calls, as far as NCCL's tuner may see it.
 
     `registered` is whether the buffers are registered. `group_calls` is the number of equal calls
-    between `ncclGroupStart` and `ncclGroupEnd`.
+    between `ncclGroupStart` and `ncclGroupEnd`. `graph` is whether a CUDA graph makes them.
 
     >>> CallKind(registered=True, group_calls=4).title
     'registered, 4 calls a group'
@@ -26,11 +26,13 @@ class CallKind(NamedTuple):
 
     registered: bool = False
     group_calls: int = 1
+    graph: bool = False
 
     @property
     def title(self) -> str:
         """Return a title such as `registered, 4 calls a group`; empty for plain calls."""
-        parts = ["registered"] if self.registered else []
+        parts = ["CUDA graph"] if self.graph else []
+        parts += ["registered"] if self.registered else []
         parts += [f"{self.group_calls} calls a group"] if self.group_calls > 1 else []
         return ", ".join(parts)
 

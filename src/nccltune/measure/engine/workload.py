@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nccltune.measure.adaptive.time_estimate import MOST_ITERATIONS, TARGET_US
-from nccltune.measure.bench.conditions import conditions
+from nccltune.measure.bench.conditions import PLAIN, CallKind, conditions
 from nccltune.measure.bench.conversation import Measure
 from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
@@ -36,11 +36,12 @@ Call = tuple[Collective, int]
 class Workload(NamedTuple):
     """The calls to time: sizes in bytes, by collective.
 
-    With `load`, the GPUs run compute kernels during the calls.
+    With `load`, the GPUs run compute kernels during the calls. `kind` is how these are made.
     """
 
     sizes: Mapping[Collective, Sequence[int]]
     load: bool = False
+    kind: CallKind = PLAIN
 
     def calls(self) -> Iterator[Call]:
         """Yield every call as (collective, bytes)."""
@@ -71,6 +72,8 @@ class Workload(NamedTuple):
                         redop=redop or "sum",
                         root=root or 0,
                         load=self.load,
+                        registered=self.kind.registered,
+                        graph=self.kind.graph,
                         first_round=repeat,
                         default_repeats=1,
                         warmup=_WARMUP if repeat else _FIRST_WARMUP,

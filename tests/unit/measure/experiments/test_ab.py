@@ -156,11 +156,26 @@ def test_noise_is_not_taken_for_a_gain(tmp_path: Path) -> None:
     assert kept <= 2
 
 
-def test_every_collective_is_judged_by_itself(tmp_path: Path) -> None:
-    machine = Machine(lambda _: 0.8)
+def test_every_collective_and_kind_of_calls_is_judged_by_itself(tmp_path: Path) -> None:
+    """Calls outside of CUDA graphs are slower with the setting, those in one are not."""
+    machine = Machine(lambda _: 1.3)
     machine.collectives = (Collective.ALLREDUCE, Collective.ALLGATHER)
+    plain = machine._samples
+
+    def both(settings: SettingChanges) -> list[Sample]:
+        graph = [msgspec.structs.replace(one, graph=True) for one in plain({})]
+        return [*graph, *plain(settings)]
+
+    machine._samples = both  # type: ignore[method-assign]
     found = verdict(tmp_path / "s", machine)
-    assert {item.collective for item in found.collectives} == set(machine.collectives)
+    assert {item.prose: {size.effect for size in item.sizes} for item in found.collectives} == {
+        "all-reduce": {"slower"},
+        "all-reduce (CUDA graph)": {"same"},
+        "all-gather": {"slower"},
+        "all-gather (CUDA graph)": {"same"},
+    }
+    assert found.why.startswith("all-reduce is 1.3")
+    assert "graph" not in found.why
 
 
 def test_each_round_has_both_sides_and_neither_is_always_first(tmp_path: Path) -> None:

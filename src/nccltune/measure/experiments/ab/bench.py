@@ -7,8 +7,9 @@ from pathlib import Path
 
 from nccltune.analyze.stats import median
 from nccltune.measure.adaptive.grid import Grid
-from nccltune.measure.bench.conditions import TOOL, conditions
-from nccltune.measure.bench.conversation import BenchPoint, Hello
+from nccltune.measure.bench.conditions import PLAIN, TOOL, CallKind, conditions
+from nccltune.measure.bench.conversation import BenchPoint, Hello, Measure
+from nccltune.measure.bench.identity import dump_settings
 from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.workload import Call, Workload
 from nccltune.measure.experiments.ab.experiment import ProcessResult
@@ -26,6 +27,7 @@ FACTOR = 4
 class BenchRunner:
     """Runs the bench with the options in `launch`; it times `collectives` from `low` to `high`.
 
+    Every process makes all kinds of `calls`, one after the other.
     `tried` are searched for in NCCL's log. Raises InputError if a setting is to be unset: the bench
     can only set variables.
     """
@@ -39,6 +41,7 @@ class BenchRunner:
         tried: SettingChanges,
         *,
         program: Sequence[str] | None = None,
+        calls: Sequence[CallKind] = (PLAIN,),
     ) -> None:
         taken = [name for name, value in tried.items() if value is None]
         if taken:
@@ -52,7 +55,10 @@ class BenchRunner:
         self._low, self._high = low, high
         self._tried = tried
         self._program = program
-        self._known_us: dict[Call, float] = {}
+        self._calls = calls
+        self.hardware: Path | None = None
+        """Where NCCL writes the topology, if anywhere."""
+        self._known_us: dict[CallKind, dict[Call, float]] = {}
 
     def run(
         self,
@@ -60,65 +66,72 @@ class BenchRunner:
         number: int,
         keep: Callable[[Iterable[Sample]], None],
         *,
-        choices: bool = False,  # noqa: ARG002 - the bench always has them
+        choices: bool = False,
     ) -> ProcessResult:
         """Run one process; the times of the first decide how many calls make a timing.
 
+        The bench always has the choices; with `choices` NCCL also writes `hardware`.
         Raises the errors of `Bench`, and PlatformError for a collective that it cannot measure.
         """
-        times: dict[Call, list[float]] = {}
+        times: dict[CallKind, dict[Call, list[float]]] = {kind: {} for kind in self._calls}
         error: str | None = None
         with logs_of_start(self.launch.with_launcher) as logs:
             plain = {key: value for key, value in settings.items() if value is not None}
             library = plain.pop(LIBRARY, None)
             launch = self.launch._replace(nccl=Path(library)) if library else self.launch
-            with Bench(launch, program=self._program, settings=plain | logs.settings) as bench:
+            plain |= {**logs.settings, **dump_settings(self.hardware if choices else None)}
+            with Bench(launch, program=self._program, settings=plain) as bench:
                 hello = bench.hello
-                for request in self._workload(hello).requests(self._known_us, number):
+                for kind, request in self._requests(hello, number):
                     for points in bench.measure(request):
-                        samples = list(_samples(points, request.collective, hello))
+                        samples = list(_samples(points, request, hello))
                         keep(samples)
                         for sample in samples:
                             call = (sample.collective, sample.bytes)
-                            times.setdefault(call, []).append(sample.time_us)
-                        error = error or _error(points, request.collective)
+                            times[kind].setdefault(call, []).append(sample.time_us)
+                        error = error or _error(points, request.collective, kind)
             logs.fetch()
             facts = read_facts(logs.folder, self._tried)
         if not self._known_us:
-            self._known_us = {call: median(values) for call, values in times.items()}
+            self._known_us = {
+                kind: {call: median(values) for call, values in found.items()}
+                for kind, found in times.items()
+            }
         return ProcessResult(hello, facts, error)
 
-    def _workload(self, hello: Hello) -> Workload:
+    def _requests(self, hello: Hello, number: int) -> Iterator[tuple[CallKind, Measure]]:
         missing = [item.value for item in self._collectives if item.value not in _able(hello)]
+        for kind in self._calls:
+            if hello.can.registered < kind.registered or hello.can.graph < kind.graph:
+                missing.append(f"calls ({kind.title})")
         if missing:
             raise PlatformError(f"the bench cannot measure {', '.join(missing)} here")
-        return Workload(
-            {
-                item: Grid(item, hello.ranks, self._low, self._high).every(FACTOR)
-                for item in self._collectives
-            }
-        )
+        sizes = {
+            item: Grid(item, hello.ranks, self._low, self._high).every(FACTOR)
+            for item in self._collectives
+        }
+        for kind in self._calls:
+            known = self._known_us.get(kind, {})
+            for request in Workload(sizes, kind=kind).requests(known, number):
+                yield kind, request
 
 
 def _able(hello: Hello) -> list[str]:
     return hello.can.collectives or [item.value for item in Collective]
 
 
-def _error(points: Sequence[BenchPoint], collective: Collective) -> str | None:
+def _error(points: Sequence[BenchPoint], collective: Collective, kind: CallKind) -> str | None:
+    what = f"{collective.prose} ({kind.title})" if kind.title else collective.prose
     for point in points:
         if point.wrong:
-            return (
-                f"gave wrong results: {point.wrong} elements of {collective.prose} at "
-                f"{point.bytes} bytes"
-            )
+            return f"gave wrong results: {point.wrong} elements of {what} at {point.bytes} bytes"
         if point.error is not None:
-            return f"failed at {point.bytes} bytes of {collective.prose}: {point.error.text}"
+            return f"failed at {point.bytes} bytes of {what}: {point.error.text}"
     return None
 
 
-def _samples(
-    points: Iterable[BenchPoint], collective: Collective, hello: Hello
-) -> Iterator[Sample]:
+def _samples(points: Iterable[BenchPoint], request: Measure, hello: Hello) -> Iterator[Sample]:
+    collective = request.collective
     dtype, redop, root = conditions(collective)
     hosts = [gpu.host_hash for gpu in hello.gpus if gpu.host_hash]
     for point in points:
@@ -133,6 +146,8 @@ def _samples(
             root=root,
             nodes=hello.nodes,
             ranks=hello.ranks,
+            registered=request.registered,
+            graph=request.graph,
             choice=DEFAULT,
             ran=point.ran.choice() if point.ran else None,
             repeat=point.round,

@@ -18,6 +18,7 @@ from nccltune.analyze.curves import ASSUMED_NOISE, noise
 from nccltune.analyze.result import Noise
 from nccltune.analyze.stats import MIN_ROUNDS, Interval, estimate, median
 from nccltune.analyze.timings import Series, Timings, sort_samples
+from nccltune.measure.bench.conditions import CallKind
 from nccltune.measure.experiments.ab.experiment import TrialOutcome
 from nccltune.measure.experiments.ab.facts import differences
 from nccltune.measure.experiments.ab.runs import SIDES, SettingTrial
@@ -69,14 +70,32 @@ class RangeGain(msgspec.Struct, frozen=True):
     gain: SettingGain
 
 
-class CollectiveGain(msgspec.Struct, frozen=True, kw_only=True):
-    """The gains of one collective at one scale, `overall` in the mean.
+class Calls(msgspec.Struct, frozen=True, kw_only=True):
+    """The calls of one collective at one scale: with `registered` buffers, in a CUDA `graph`."""
+
+    collective: Collective
+    scale: Scale
+    registered: bool = False
+    graph: bool = False
+
+    @property
+    def calls(self) -> CallKind:
+        """Return how the calls are made."""
+        return CallKind(registered=self.registered, graph=self.graph)
+
+    @property
+    def prose(self) -> str:
+        """Return a name such as `all-reduce (CUDA graph, registered)`; `all-reduce` if plain."""
+        how = self.calls.title
+        return f"{self.collective.prose} ({how})" if how else self.collective.prose
+
+
+class CollectiveGain(Calls, frozen=True, kw_only=True):
+    """The gains of calls, `overall` in the mean.
 
     `noise` is how far two medians of the default differ (A/A), as a fraction; None if unknown.
     """
 
-    collective: Collective
-    scale: Scale
     noise: float | None
     overall: SettingGain
     ranges: list[RangeGain]
@@ -154,20 +173,25 @@ def _gains(
     trial: SettingTrial, samples: Iterable[Sample], rounds: Sequence[int]
 ) -> Iterator[CollectiveGain]:
     counted, sides = frozenset(rounds), [trial.of(side) for side in SIDES]
-    found = sort_samples(
-        _as_choice(sample, trial)
-        for sample in samples
+    kinds: dict[CallKind, list[Sample]] = defaultdict(list)
+    for sample in samples:
         # Trials that ran at the same time may have used the same rounds.
-        if sample.round in counted and sample.settings in sides
-    )
-    groups: dict[tuple[Collective, Scale], list[Timings]] = defaultdict(list)
-    for timings in found.timings:
-        groups[timings.condition.collective, timings.condition.scale].append(timings)
+        if sample.round in counted and sample.settings in sides:
+            kinds[calls_of(sample)].append(_as_choice(sample, trial))
+    groups: dict[tuple[Collective, Scale, CallKind], list[Timings]] = defaultdict(list)
+    for kind, found in kinds.items():
+        for timings in sort_samples(found).timings:
+            groups[timings.condition.collective, timings.condition.scale, kind].append(timings)
     sizes = sum(len({size for t in group for size in t.sizes}) for group in groups.values())
     # With this confidence the intervals are valid for all sizes together (Bonferroni).
     strict = 1 - 0.05 / max(1, sizes)
-    for (collective, scale), group in groups.items():
-        yield _collective(collective, scale, group, strict)
+    for (collective, scale, kind), group in groups.items():
+        yield _collective(collective, scale, kind, group, strict)
+
+
+def calls_of(sample: Sample) -> CallKind:
+    """Return how the calls of a sample were made; those of a group count as plain ones."""
+    return CallKind(registered=sample.registered, graph=sample.graph)
 
 
 def _as_choice(sample: Sample, trial: SettingTrial) -> Sample:
@@ -183,7 +207,7 @@ def _as_choice(sample: Sample, trial: SettingTrial) -> Sample:
 
 
 def _collective(
-    collective: Collective, scale: Scale, group: list[Timings], strict: float
+    collective: Collective, scale: Scale, kind: CallKind, group: list[Timings], strict: float
 ) -> CollectiveGain:
     noises = [_noise(timings) for timings in group]
     known = [item for item in noises if item.known]
@@ -200,6 +224,8 @@ def _collective(
     return CollectiveGain(
         collective=collective,
         scale=scale,
+        registered=kind.registered,
+        graph=kind.graph,
         noise=max((item.typical for item in known), default=None),
         overall=SettingGain(*_pooled(list(by_size.values())).ratio),
         ranges=list(_ranges(sizes, by_size)),
@@ -299,7 +325,7 @@ def _decide(
     best = max(measured, key=lambda item: item.overall.gain)
     return "no help", (
         f"nothing is faster by {100 * min_gain:.2g} % beyond noise: "
-        f"{best.collective.prose} {best.overall.gain:.3f}x "
+        f"{best.prose} {best.overall.gain:.3f}x "
         f"({best.overall.low:.3f}-{best.overall.high:.3f}) over all sizes"
     )
 
@@ -317,7 +343,7 @@ def _words(item: CollectiveGain, part: RangeGain) -> str:
     low, high = format_bytes(part.from_bytes), format_bytes(part.to_bytes)
     where = f"at {low}" if low == high else f"from {low} to {high}"
     how = part.gain.gain if part.effect == "faster" else 1 / part.gain.gain
-    return f"{item.collective.prose} is {how:.2f}x {part.effect} {where}"
+    return f"{item.prose} is {how:.2f}x {part.effect} {where}"
 
 
 def title(verdict: TrialVerdict) -> str:
