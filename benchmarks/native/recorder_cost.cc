@@ -205,7 +205,7 @@ void PinThisThread() {
   cpu_set_t allowed;
   Check(sched_getaffinity(0, sizeof(allowed), &allowed), "sched_getaffinity");
   int left = CPU_COUNT(&allowed) * (2 * rank + 1) / 4;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
+  for (size_t core = 0; core < CPU_SETSIZE; ++core) {
     if (!CPU_ISSET(core, &allowed) || left-- > 0) continue;
     CPU_ZERO(&allowed);
     CPU_SET(core, &allowed);

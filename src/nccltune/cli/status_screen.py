@@ -138,6 +138,8 @@ def _show_rules(out: Console, rules: LoadedConfiguration, where: str) -> None:
                 of_others = "for other scales, which groups of the job may have"
             words += f"; {len(rules.rules) - applying} {of_others}"
         _line(out, "", words)
+    if rules.job is not None:
+        _line(out, "job", rules.job)
     for item in rules.rules:
         if item.calls:
             _line(out, "hits", f"line {item.line}, {item.rule}: {count(item.calls, 'call')}{where}")
