@@ -140,9 +140,9 @@ def _show_rules(out: Console, rules: LoadedConfiguration, where: str) -> None:
         _line(out, "", words)
     if rules.job is not None:
         _line(out, "job", rules.job)
-    for item in rules.rules:
-        if item.calls:
-            _line(out, "hits", f"line {item.line}, {item.rule}: {count(item.calls, 'call')}{where}")
+    for item in (each for each in rules.rules if each.calls):
+        words = f"line {item.line}, {item.rule}: {count(item.calls or 0, 'call')}{where}"
+        _line(out, "hits", words)
     if rules.undecided is not None:
         _line(out, "hits", f"no rule: {count(rules.undecided, 'call')}{where}")
     known = [item for item in rules.rules if item.sizes is not None]
