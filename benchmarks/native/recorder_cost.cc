@@ -108,6 +108,12 @@ Value Swap(const Value& mine) {
 }
 
 void Open(Side* side, const std::string& library, const std::string& profiler) {
+  // Before the library is loaded: newer ones read all variables at once.
+  if (side->records) {
+    setenv("NCCL_PROFILER_PLUGIN", profiler.c_str(), 1);
+  } else {
+    unsetenv("NCCL_PROFILER_PLUGIN");
+  }
   std::string error;
   SharedLibrary loaded = SharedLibrary::Open(library, &error);
   Require(error.empty(), error);
@@ -117,11 +123,6 @@ void Open(Side* side, const std::string& library, const std::string& profiler) {
   NCCLTUNE_NCCL_FUNCTIONS(NCCLTUNE_FIND)
 #undef NCCLTUNE_FIND
   loaded.Keep();
-  if (side->records) {
-    setenv("NCCL_PROFILER_PLUGIN", profiler.c_str(), 1);
-  } else {
-    unsetenv("NCCL_PROFILER_PLUGIN");
-  }
   nccl::UniqueId id = {};
   if (rank == 0) Check(side->nccl.ncclGetUniqueId(&id), "ncclGetUniqueId");
   const nccl::UniqueId its = Swap(id);
@@ -163,18 +164,20 @@ void Enqueue(Side* side, const Case& what) {
   }
 }
 
-void Capture(Side* side, size_t bytes) {
-  Check(cuda.StreamBeginCapture(stream, cu::kCaptureThreadLocal), "cuStreamBeginCapture");
-  for (int i = 0; i < kCallsOfGraph; ++i) AllReduce(side, bytes, true);
-  Check(cuda.StreamEndCapture(stream, &side->graph), "cuStreamEndCapture");
-  Check(cuda.GraphInstantiateWithFlags(&side->replay, side->graph, 0), "cuGraphInstantiate");
-}
-
 void WaitForStream() {
   Check(cuda.EventRecord(event, stream), "cuEventRecord");
   int result = cu::kNotReady;
   while (result == cu::kNotReady) result = cuda.EventQuery(event);
   Check(result, "cuEventQuery");
+}
+
+void Capture(Side* side, size_t bytes) {
+  AllReduce(side, bytes, false);  // connects the ranks
+  WaitForStream();
+  Check(cuda.StreamBeginCapture(stream, cu::kCaptureThreadLocal), "cuStreamBeginCapture");
+  for (int i = 0; i < kCallsOfGraph; ++i) AllReduce(side, bytes, true);
+  Check(cuda.StreamEndCapture(stream, &side->graph), "cuStreamEndCapture");
+  Check(cuda.GraphInstantiateWithFlags(&side->replay, side->graph, 0), "cuGraphInstantiate");
 }
 
 using Clock = std::chrono::steady_clock;

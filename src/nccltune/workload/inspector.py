@@ -41,9 +41,13 @@ class _Dropped(msgspec.Struct):
     proxy_records: int = 0
 
 
-class _Line(msgspec.Struct):
+class _Line(_Header):
+    """A line. Older forms have the members of the header and the metadata at its top."""
+
+    hostname: str = ""
+    pid: int = 0
     header: _Header | None = None
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    metadata: _Metadata | None = None
     coll_perf: dict[str, Any] | None = None
     p2p_perf: dict[str, Any] | None = None
     dump_stats: _Dropped | None = None
@@ -71,6 +75,8 @@ def read_inspector(file: BinaryIO, name: str) -> Iterator[Recorded]:
             elif line.header is None and left > 0:
                 left -= 1
                 line.header, line.metadata = marker.header, marker.metadata
+            elif line.header is None and line.n_ranks:
+                line.header = line
             for found in _of_line(line, name, number):
                 if isinstance(found, CommCall):
                     smallest = found.bytes if smallest is None else min(found.bytes, smallest)
@@ -83,7 +89,7 @@ def read_inspector(file: BinaryIO, name: str) -> Iterator[Recorded]:
 
 
 def _of_line(line: _Line, name: str, number: int) -> Iterator[Recorded]:
-    metadata = line.metadata
+    metadata = line.metadata or _Metadata(line.hostname, line.pid)
     dropped = line.dump_stats
     if dropped is not None:
         lost = dropped.coll_dropped_since_last_dump + dropped.p2p_dropped_since_last_dump

@@ -56,9 +56,11 @@ def test_the_communicator_of_several_lines(tmp_path: Path) -> None:
     marker = {"header": whole["header"], "metadata": whole["metadata"], "dump_stats": counts}
     call = {"coll_perf": whole["coll_perf"]}
     proxy = {"proxy_trace": {"record_type": "proxy_op", "trans_size_bytes": 4096}}
-    lines = [call, marker, call, proxy, call, call, marker, call]
+    flat = call | whole["header"] | whole["metadata"]
+    lines = [call, marker, call, proxy, call, call, marker, call, flat]
     found = read(tmp_path / "x", "\n".join(map(json.dumps, lines)))
-    assert (only(found).calls, sizes(found)) == (3, {"allgather": 8 * 4096})
+    assert (only(found).calls, sizes(found)) == (4, {"allgather": 8 * 4096})
+    assert found.recorders == 1
     assert found.groups == [CommGroup("", 8, 2)]
     assert "communicator of a call (dump_stats) is missing (2)" in reasons(found)
 
