@@ -35,7 +35,7 @@ SOURCES = [
     NATIVE / "common/shared_library.cc",
 ]
 SIDES = ("off", "control", "on")
-SECONDS = 60.0
+SECONDS = 40.0
 Times = dict[str, dict[str, list[tuple[float, float]]]]
 """By case and side, microseconds a call of each round: until all are done, until all are called."""
 

@@ -75,6 +75,14 @@ class JobProof(msgspec.Struct, frozen=True, kw_only=True):
         return self.reason == "failed" or (self.gain_high is not None and self.gain_high < 1)
 
     @property
+    def gain_text(self) -> str:
+        """Return `1.050x as fast (97.5 % CI 1.040-1.060)`; empty without a gain."""
+        if self.gain is None or self.gain_low is None:
+            return ""
+        interval = f"{100 * self.confidence:.3g} % CI {self.gain_low:.3f}-{self.gain_high:.3f}"
+        return f"{self.gain:.3f}x as fast ({interval})"
+
+    @property
     def sentence(self) -> str:
         """Return what is known of the job with the rules; it ends with the command."""
         how = {
@@ -84,12 +92,9 @@ class JobProof(msgspec.Struct, frozen=True, kw_only=True):
         }[self.verdict]
         if self.harms:
             how = f"a job {'fails' if self.gain is None else 'is slower'} with these rules"
-        if self.gain is not None:
-            how += f", {self.gain:.3f}x as fast"
-        if None not in (self.gain_low, self.gain_high):
-            how += f" ({100 * self.confidence:.3g} % CI {self.gain_low:.3f}-{self.gain_high:.3f})"
-        advice = ": do not deploy them for it" if self.harms else ""
-        return f"{how}{advice}: {shlex.join(self.program)}"
+        advice = "do not deploy them for it" if self.harms else ""
+        parts = [", ".join(filter(None, (how, self.gain_text))), advice, shlex.join(self.program)]
+        return ": ".join(filter(None, parts))
 
 
 def job_of(config: Path) -> JobProof | None:

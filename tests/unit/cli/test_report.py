@@ -205,12 +205,13 @@ def test_an_edited_configuration_makes_the_proof_outdated(tmp_path: Path, cli: C
         verdict="no",
         why="",
         gain=0.949,
+        gain_low=0.946,
         gain_high=0.952,
     )
     study.write_json(path / "job-proof.json", job)
     slower = cli("report", path, "--json").document
-    harmed = "job is slower with these rules, 0.949x as fast: do not deploy them for it: "
-    harmed += "torchrun 'my train.py'"
+    harmed = "job is slower with these rules, 0.949x as fast (95 % CI 0.946-0.952): "
+    harmed += "do not deploy them for it: torchrun 'my train.py'"
     assert slower["verdict"] == f"A {harmed}. {data['verdict']}"
     assert (slower["tone"], slower["commands"]["deploy"]) == ("unknown", None)
     assert f"a {harmed}" in cli("env", path, "--json").document["warnings"]
