@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recorder in unmodified PyTorch programs: its counts, call for call, and what it costs.
+"""The recorder in unmodified PyTorch programs: its counts, call for call.
 
     python tests/gpu/recorder_on_gpus.py --recorder libnccl-profiler-nccltune.so \
-        [--nccl libnccl.so.2] [--own-gpus] [--parts ddp,fsdp,pipeline,graph,overhead] \
-        [--starts 6] [-o results.json]
+        [--nccl libnccl.so.2] [--own-gpus] [--parts ddp,fsdp,pipeline,graph,megatron] \
+        [-o results.json]
 
 Needs PyTorch with CUDA and one GPU, which two ranks share under NVIDIA's MPS; with --own-gpus two
 GPUs, a rank on each, as one node. Ranks that share a GPU are nodes of their own (NCCL_HOSTID).
@@ -14,8 +14,7 @@ pipeline   two stages that exchange activations and gradients by batch_isend_ire
            send and recv, and an all-to-all
 graph      an all-reduce that is captured into a CUDA graph and replayed; nothing is judged but the
            calls
-overhead   all-reduces of 1 KiB, 64 KiB and 1 MiB in a loop, without a profiler and with the
-           recorder in alternating starts: nothing is judged
+megatron   a GPT of megatron-core with two pipeline stages; needs megatron-core
 
 The counts of each part are compared with two witnesses: the calls that NCCL itself logs in the
 same process (NCCL_DEBUG_SUBSYS=COLL), all of them, and those that the program knows it makes, by
@@ -26,12 +25,9 @@ import argparse
 import contextlib
 import json
 import os
-import random
 import re
-import statistics
 import sys
 import tempfile
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -41,8 +37,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import common
 import shared_gpu
 
-PARTS = ["ddp", "fsdp", "pipeline", "graph", "overhead"]
-SIZES = [1 << 10, 1 << 16, 1 << 20]
+PARTS = ["ddp", "fsdp", "pipeline", "graph", "megatron"]
 STEPS, MICROBATCHES, REPLAYS, LIMIT_S = 5, 4, 10, 240.0
 CALL = re.compile(
     r"NCCL INFO (\w+): opCount \w+ sendbuff \S+ recvbuff \S+ count (\d+) datatype (\d+) "
@@ -149,19 +144,59 @@ class Rank:
             graph.replay()
         self.known["AllReduce"] += 2
 
-    def overhead(self) -> None:
-        torch, times = self.torch, {}
-        for size in SIZES:
-            value = torch.zeros(size // 4, device=self.device)
-            for timed in (False, True):
-                number = 2000 if timed else 200
-                torch.cuda.synchronize()
-                began = time.perf_counter()
-                for _ in range(number):
-                    self.dist.all_reduce(value)
-                torch.cuda.synchronize()
-                times[str(size)] = (time.perf_counter() - began) / number * 1e6
-        self.facts["us"] = times
+    def megatron(self) -> None:
+        """A GPT of megatron-core with two stages (1F1B) and tied embeddings."""
+        from megatron.core import parallel_state, tensor_parallel
+        from megatron.core.distributed import (
+            DistributedDataParallel,
+            DistributedDataParallelConfig,
+            finalize_model_grads,
+        )
+        from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+        from megatron.core.models.gpt.gpt_model import GPTModel
+        from megatron.core.pipeline_parallel import get_forward_backward_func
+        from megatron.core.transformer.transformer_config import TransformerConfig
+
+        torch, length, vocabulary = self.torch, 128, 1024
+        parallel_state.initialize_model_parallel(
+            pipeline_model_parallel_size=2, create_gloo_process_groups=False
+        )
+        tensor_parallel.model_parallel_cuda_manual_seed(1)
+        config = TransformerConfig(
+            num_layers=4, hidden_size=256, num_attention_heads=4, bf16=True,
+            params_dtype=torch.bfloat16, pipeline_dtype=torch.bfloat16,
+            pipeline_model_parallel_size=2, finalize_model_grads_func=finalize_model_grads,
+            masked_softmax_fusion=False, gradient_accumulation_fusion=False,
+        )  # fmt: skip
+        model = GPTModel(
+            config, get_gpt_layer_local_spec(), vocabulary, length,
+            pre_process=self.rank == 0, post_process=self.rank == 1,
+            share_embeddings_and_output_weights=True,
+        ).to(self.device, torch.bfloat16)  # fmt: skip
+        facts = DistributedDataParallelConfig(grad_reduce_in_fp32=True)
+        parallel = DistributedDataParallel(config, facts, model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        tokens = torch.randint(vocabulary, (1, length), device=self.device)
+        places = torch.arange(length, device=self.device)[None]
+        mask = torch.ones(1, 1, length, length, dtype=torch.bool, device=self.device).triu(1)
+
+        def forward(_data: Any, stage: Any) -> Any:
+            def loss_of(losses: Any) -> Any:
+                return losses.float().mean(), {}
+
+            return stage(tokens, places, mask, labels=tokens), loss_of
+
+        run = get_forward_backward_func()
+        for _ in range(STEPS):
+            parallel.zero_grad_buffer()
+            run(
+                forward_step_func=forward, data_iterator=None, model=parallel,
+                num_microbatches=MICROBATCHES, seq_length=length, micro_batch_size=1,
+            )  # fmt: skip
+            optimizer.step()
+        self.known["Send"] = self.known["Recv"] = STEPS * MICROBATCHES
+        # The tied embeddings: their weights once, their gradients in each step.
+        self.known["AllReduce"] = 1 + STEPS
 
 
 # Both ranks ---------------------------------------------------------------------------------------
@@ -196,29 +231,28 @@ class Machine:
     def __init__(self, args: argparse.Namespace, mps: shared_gpu.Mps) -> None:
         self.args, self.mps = args, mps
 
-    def environment(self, rank: int, port: int, folder: Path, records: bool) -> dict[str, str]:
+    def environment(self, rank: int, port: int, folder: Path) -> dict[str, str]:
         found = {k: v for k, v in os.environ.items() if not k.startswith("NCCL")}
         found |= self.mps.environment | common.of_rank(rank, 2, port)
         if not self.args.own_gpus:
             found |= {"LOCAL_RANK": "0", **shared_gpu.node_variables(rank, 2, 2)}
         if self.args.nccl:
             found["LD_PRELOAD"] = str(self.args.nccl)
+        found |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,COLL"}
         found["NCCL_DEBUG_FILE"] = str(folder / "log.%p")
-        if records:
-            found["NCCL_PROFILER_PLUGIN"] = str(self.args.recorder)
-            found["NCCLTUNE_RECORD"] = str(folder / "records")
+        found["NCCL_PROFILER_PLUGIN"] = str(self.args.recorder)
+        found["NCCLTUNE_RECORD"] = str(folder / "records")
         return found
 
-    def run(self, part: str, folder: Path, *, records: bool, log: bool) -> list[dict[str, Any]]:
+    def run(self, part: str, folder: Path) -> list[dict[str, Any]]:
         """Run both ranks, and return what they state. Raises RuntimeError if one fails."""
         port = common.free_port()
-        subsystems = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,COLL"} if log else {}
         with contextlib.ExitStack() as stack:
             ranks = []
             for rank in (0, 1):
                 command = [sys.executable, __file__, "--rank-of", part, "-o", f"{folder}/{rank}"]
                 output = stack.enter_context((folder / f"output.{rank}").open("w"))
-                environment = self.environment(rank, port, folder, records) | subsystems
+                environment = self.environment(rank, port, folder)
                 pipes = {"stdout": output, "stderr": output}
                 ranks.append(stack.enter_context(common.session(command, environment, **pipes)))
             if not common.all_ended(ranks, LIMIT_S):
@@ -232,7 +266,7 @@ def compare(machine: Machine, part: str) -> dict[str, Any]:
     wrong, facts = [], {}
     with tempfile.TemporaryDirectory(prefix="recorder-") as name:
         folder = Path(name)
-        for rank, stated in enumerate(machine.run(part, folder, records=True, log=True)):
+        for rank, stated in enumerate(machine.run(part, folder)):
             pid = stated["pid"]
             (path,) = (folder / "records").glob(f"*-{pid}.json")
             witness, calls = logged(folder / f"log.{pid}"), recorded(path, "calls")
@@ -246,7 +280,7 @@ def compare(machine: Machine, part: str) -> dict[str, Any]:
             if calls != witness:
                 wrong.append(f"rank {rank}: only NCCL's log {witness - calls}, only the recorder "
                              f"{calls - witness}")  # fmt: skip
-            exact = part == "pipeline"
+            exact = part in ("pipeline", "megatron")
             for function, count in stated["known"].items():
                 if sums[function] < count or (exact and sums[function] != count):
                     wrong.append(f"rank {rank}: {sums[function]} {function}, program {count}")
@@ -262,50 +296,12 @@ def compare(machine: Machine, part: str) -> dict[str, Any]:
     return {"part": part, "wrong": wrong, **facts}
 
 
-def overhead(machine: Machine) -> dict[str, Any]:
-    """Return microseconds a call, without and with the recorder, of each start."""
-    times: dict[str, dict[str, list[float]]] = {str(size): {"off": [], "on": []} for size in SIZES}
-    for start in range(2 * machine.args.starts):
-        # off on, on off, off on ...
-        records = bool((start + start // 2) % 2)
-        with tempfile.TemporaryDirectory(prefix="recorder-") as name:
-            stated = machine.run("overhead", Path(name), records=records, log=False)
-        for size, one in stated[0]["us"].items():
-            times[size]["on" if records else "off"].append(max(one, stated[1]["us"][size]))
-    found: dict[str, Any] = {"part": "overhead", "wrong": [], "us": times}
-    for size, pair in times.items():
-        ratios = [on / off - 1 for off, on in zip(pair["off"], pair["on"], strict=True)]
-        off, on = statistics.median(pair["off"]), statistics.median(pair["on"])
-        found[size] = {
-            "off_us": round(off, 2), "on_us": round(on, 2),
-            "off_spread": [round(edge(pair["off"]), 2) for edge in (min, max)],
-            "on_spread": [round(edge(pair["on"]), 2) for edge in (min, max)],
-            "more_percent": round(100 * (on / off - 1), 2),
-            "of_pairs_percent": [round(100 * edge(ratios), 2) for edge in (min, max)],
-            "interval_95_percent": interval(pair["off"], pair["on"]),
-            "starts": len(ratios),
-        }  # fmt: skip
-    return found
-
-
-def interval(off: list[float], on: list[float]) -> list[float]:
-    """Return the 95 % interval of the percent that `on` takes more, by resampling the starts."""
-    draw = random.Random(1)
-    found = sorted(
-        statistics.median(draw.choices(on, k=len(on)))
-        / statistics.median(draw.choices(off, k=len(off)))
-        for _ in range(2000)
-    )
-    return [round(100 * (found[at] - 1), 2) for at in (50, 1949)]
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--recorder", type=Path)
     parser.add_argument("--nccl", type=Path, help="preloaded")
     parser.add_argument("--own-gpus", action="store_true", help="a GPU for each rank, one node")
     parser.add_argument("--parts", default=",".join(PARTS))
-    parser.add_argument("--starts", type=int, default=6, help="of each side of the overhead")
     parser.add_argument("--rank-of", choices=PARTS, help=argparse.SUPPRESS)
     parser.add_argument("-o", "--output", type=Path)
     args = parser.parse_args()
@@ -321,7 +317,7 @@ def main() -> int:
         machine = Machine(args, mps)
         for part in args.parts.split(","):
             try:
-                found = overhead(machine) if part == "overhead" else compare(machine, part)
+                found = compare(machine, part)
             except (OSError, RuntimeError, ValueError, KeyError) as error:
                 found = {"part": part, "wrong": [f"{type(error).__name__}: {error}"]}
                 mps.renew()

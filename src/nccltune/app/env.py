@@ -18,7 +18,7 @@ from nccltune.model.errors import InputError
 from nccltune.model.rule import RuleState
 from nccltune.model.scale import count
 from nccltune.native import tuner_path
-from nccltune.prove.job import harmed_job
+from nccltune.prove.job import job_of
 from nccltune.study import names
 from nccltune.study.files import Study, write_whole
 from nccltune.tune.result import Tuning
@@ -85,8 +85,8 @@ def rules_deployment(
         return Deployment(settings, {}, [*warnings, _without_rules(path, config)], 0)
     settings |= deployment(path, plugin=plugin, config_path=config_path)
     settings["NCCLTUNE_CONFIG_HASH"] = config_hash(path.read_bytes())
-    harmed = harmed_job(path)
-    warnings += [harmed] if harmed else []
+    job = job_of(path)
+    warnings += [job.sentence] if job is not None and job.harms else []
     return Deployment(settings, {}, [*warnings, *doubts(read, config)], len(read.rules))
 
 

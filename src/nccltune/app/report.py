@@ -18,7 +18,7 @@ from nccltune.formats.reading.file_report import ImportRecord
 from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.model.errors import UnwritableError
 from nccltune.model.numbers import counted
-from nccltune.prove.job import harmed_job
+from nccltune.prove.job import job_of
 from nccltune.prove.result import Proof
 from nccltune.prove.run import read_proof, rules_of
 from nccltune.report.build import build
@@ -80,14 +80,14 @@ def _parts(path: Path) -> ReportParts:
         analysis = analyzed.analysis
         warnings += analyzed.warnings
     offered = commands(opened, tuning, written=written, proven=proof is not None)
-    harmed = harmed_job(study.config_path)
-    if harmed is not None:
+    job = job_of(study.config_path)
+    if job is not None and job.harms:
         offered = msgspec.structs.replace(offered, deploy=None)
     report = build(
         analysis,
         tuning,
         proof=proof,
-        harmed=harmed,
+        job=job,
         commands=offered,
         tool_version=nccltune.__version__,
         sources=[_source(record) for record in study.imports(ImportRecord)],

@@ -138,9 +138,11 @@ def _show_rules(out: Console, rules: LoadedConfiguration, where: str) -> None:
                 of_others = "for other scales, which groups of the job may have"
             words += f"; {len(rules.rules) - applying} {of_others}"
         _line(out, "", words)
-    for item in rules.rules:
-        if item.calls:
-            _line(out, "hits", f"line {item.line}, {item.rule}: {count(item.calls, 'call')}{where}")
+    if rules.job is not None:
+        _line(out, "job", rules.job)
+    for item in (each for each in rules.rules if each.calls):
+        words = f"line {item.line}, {item.rule}: {count(item.calls or 0, 'call')}{where}"
+        _line(out, "hits", words)
     if rules.undecided is not None:
         _line(out, "hits", f"no rule: {count(rules.undecided, 'call')}{where}")
     known = [item for item in rules.rules if item.sizes is not None]

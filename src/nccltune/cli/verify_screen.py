@@ -137,10 +137,7 @@ _JOB_STYLE = {"proven": "bold green", "no": "bold yellow"}
 def _show_job(job: JobProof) -> None:
     """Print whether a job is faster with the rules, and what was read of it."""
     out = stdout()
-    words = job.why
-    if job.gain is not None:
-        words += f": {job.gain:.3f}x as fast ({100 * job.confidence:.3g} % CI "
-        words += f"{job.gain_low:.3f}-{job.gain_high:.3f})"
+    words = ": ".join(filter(None, (job.why, job.gain_text)))
     lead = (f"{job.verdict:<11}", _JOB_STYLE.get(job.verdict, "bold"))
     if job.gain is not None:
         words += f", in {count(job.pairs, 'pair')} of starts in alternating order"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tuner configuration of a process: its content, and which rules apply at which scale."""
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,12 +16,13 @@ from nccltune.formats.tuner_config.csv_rules import (
 )
 from nccltune.guard.jobs import LoggedProcess
 from nccltune.model.choice import Choice
-from nccltune.model.errors import InputError
+from nccltune.model.errors import InputError, NccltuneError
 from nccltune.model.rule import RuleState
 from nccltune.model.scale import Scale
 from nccltune.model.sizes import format_bytes
 from nccltune.native.processes import PROC, inside
 from nccltune.native.rule_hits import RuleHits
+from nccltune.prove.job import job_of
 from nccltune.prove.sizes import taken
 
 _SLACK_S = 1.0
@@ -52,7 +54,7 @@ class LoadedConfiguration(msgspec.Struct, frozen=True):
     `content` is the hash of the file now. `loaded` is the hash of what the plugin counts for, and
     of what it logged, `expected` that of NCCLTUNE_CONFIG_HASH. `is_newer`: the file has changed
     since the process started. `undecided` is how many calls no rule decided, None if the plugin
-    does not count them.
+    does not count them. `job` is a sentence on the proof of a job with this content.
     """
 
     path: str
@@ -64,6 +66,7 @@ class LoadedConfiguration(msgspec.Struct, frozen=True):
     scale_source: str
     rules: list[RuleInUse]
     undecided: int | None = None
+    job: str | None = None
     problem: str | None = None
 
     @property
@@ -105,10 +108,14 @@ def loaded_configuration(
         return msgspec.structs.replace(found, problem=error.message)
     changed = max(status.st_mtime, status.st_ctime)
     content = config_hash(data)
+    job = None
+    with contextlib.suppress(OSError, NccltuneError):
+        job = job_of(path)
     return msgspec.structs.replace(
         found,
         content=content,
         is_newer=started is not None and changed > started + _SLACK_S,
+        job=None if job is None or hashes not in ([], [content]) else job.sentence,
         # Rules of another content than the loaded one are not those of the process.
         rules=[]
         if hashes and hashes != [content]

@@ -74,22 +74,39 @@ class JobProof(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether the job is slower with the rules, beyond noise, or fails with them."""
         return self.reason == "failed" or (self.gain_high is not None and self.gain_high < 1)
 
+    @property
+    def gain_text(self) -> str:
+        """Return `1.050x as fast (97.5 % CI 1.040-1.060)`; empty without a gain."""
+        if self.gain is None or self.gain_low is None:
+            return ""
+        interval = f"{100 * self.confidence:.3g} % CI {self.gain_low:.3f}-{self.gain_high:.3f}"
+        return f"{self.gain:.3f}x as fast ({interval})"
 
-def harmed_job(config: Path) -> str | None:
-    """Return a sentence on the job that the configuration harms, by `job-proof.json` beside it.
+    @property
+    def sentence(self) -> str:
+        """Return what is known of the job with the rules; it ends with the command."""
+        how = {
+            "proven": "a job is proven faster with these rules",
+            "no": f"a job gains less than {100 * LEAST_GAIN:g} % by these rules",
+            "not sure": "whether a job is faster with these rules is not decided",
+        }[self.verdict]
+        if self.harms:
+            how = f"a job {'fails' if self.gain is None else 'is slower'} with these rules"
+        advice = "do not deploy them for it" if self.harms else ""
+        parts = [", ".join(filter(None, (how, self.gain_text))), advice, shlex.join(self.program)]
+        return ": ".join(filter(None, parts))
 
-    None without such a job, or if the proof is of another content. Raises StudyError.
+
+def job_of(config: Path) -> JobProof | None:
+    """Return the proof of a job beside a configuration, `job-proof.json`.
+
+    None without one, or if it is of another content. Raises StudyError.
     """
     path = config.parent / names.JOB_PROOF
     if not path.is_file() or not config.is_file():
         return None
     job = Study(config.parent).read_json(path, JobProof)
-    if not job.harms or job.config_hash != config_hash(config.read_bytes()):
-        return None
-    how = "a job fails with these rules"
-    if job.gain is not None:
-        how = f"a job is slower with these rules, {job.gain:.3f}x as fast"
-    return f"{how}: do not deploy them for it: {shlex.join(job.program)}"
+    return job if job.config_hash == config_hash(config.read_bytes()) else None
 
 
 class JobGain(msgspec.Struct, frozen=True):

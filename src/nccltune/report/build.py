@@ -12,6 +12,7 @@ from nccltune.model.choice import DEFAULT, Choice
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.numbers import counted, percent_text
 from nccltune.model.platform import Platform
+from nccltune.prove.job import JobProof
 from nccltune.prove.result import Proof, ProofGroup
 from nccltune.report import remarks, words
 from nccltune.report.charts import (
@@ -139,13 +140,13 @@ def build(
     tool_version: str,
     sources: Sequence[str] = (),
     proof: Proof | None = None,
-    harmed: str | None = None,
+    job: JobProof | None = None,
     checks: Checks | None = None,
 ) -> Report:
     """Return the report of one study.
 
     `sources` names the files that the timings were read from. `proof` is the proof of the
-    configuration that has the rules of `tuning`, `harmed` a sentence on a job that it harms.
+    configuration that has the rules of `tuning`, `job` that of a job with this configuration.
 
     >>> from nccltune.analyze import analyze, sort_samples
     >>> from nccltune.examples import example
@@ -179,9 +180,12 @@ def build(
         shown = _proof_of(item.condition, proof)
         rows.append(_condition(index, item, labels[index], group, decided, findings, shown))
     sentence, tone = verdict(analysis, tuning.groups, proof)
-    if harmed is not None:
-        first = words.printable(harmed[0].upper() + harmed[1:])
-        sentence, tone = f"{first}. {sentence}", "unknown"
+    if job is not None:
+        of_job = words.printable(f"{job.sentence[0].upper()}{job.sentence[1:]}.")
+        if job.harms:
+            sentence, tone = f"{of_job} {sentence}", "unknown"
+        else:
+            sentence = f"{sentence} {of_job}"
     proven = proven_gains(proof, tuning.groups)
     return Report(
         study=words.printable(platform.name),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Execution traces of PyTorch in JSON (ExecutionTraceObserver), also called Chakra host traces.
 
-They have no durations. A trace of Chakra's own protobuf format is not read.
+They have no durations.
 """
 
 import contextlib
@@ -44,10 +44,12 @@ def read_execution_trace(file: BinaryIO, name: str) -> Iterator[Recorded]:
         if _GROUPS.decode() in node.name:
             with contextlib.suppress(msgspec.DecodeError, TypeError, LookupError, RecursionError):
                 ranks |= group_sizes(msgspec.json.decode(node.inputs["values"][0]))
-        elif node.name == _CALL.decode() and not node.attrs:
-            yield Unread("calls without attributes, as PyTorch wrote them before 2.2", item.line)
         elif node.name == _CALL.decode():
             values = {attribute.name: attribute.value for attribute in node.attrs}
+            if "collective_name" not in values:
+                reason = "calls without their attributes, as PyTorch wrote them before 2.2"
+                yield Unread(reason, item.line)
+                continue
             group = str(values.get("pg_name", ""))
             size = values.get("pg_size")
             size = size if isinstance(size, int) and size > 0 else ranks.get(group, 0)

@@ -53,6 +53,7 @@ class _PlainUnpickler(_Interpreter):  # type: ignore[misc]
 
 
 class _Entry(msgspec.Struct):
+    record_id: int = 0
     process_group: list[str] = []
     profiling_name: str = ""
     duration_ms: float | None = None
@@ -69,11 +70,16 @@ def read_flight_recorder(file: BinaryIO, name: str) -> Iterator[Recorded]:
     start = file.read(2)
     file.seek(0)
     ranks, entries = (_pickled if start in PICKLE_STARTS else _of_json)(file)
-    for line, entry in entries:
+    left_out = 0
+    for number, (line, entry) in enumerate(entries, 1):
+        if entry is not None:
+            left_out = max(left_out, entry.record_id + 1 - number)
         if entry is None:
             yield Unread("an entry that is not one of the Flight Recorder, or is cut off", line)
         elif (found := _call(entry, recorder, ranks)) is not None:
             yield found
+    if left_out > 0:
+        yield Unread("calls that PyTorch recorded before are not in the dump", number=left_out)
 
 
 def _call(entry: _Entry, recorder: str, ranks: dict[str, int]) -> CommCall | Unread | None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON lines of NCCL's Inspector (profiler plugin, output formats v4.0 to v4.2).
+"""JSON lines of NCCL's Inspector (profiler plugin, output formats v4.0 to v4.4).
 
-A line has a communicator and one call of it. Lines with `dump_stats` count what the ring dropped.
+A line has a communicator and one call of it. Lines with `dump_stats` count what the ring dropped;
+since v4.3 they alone name the communicator, for as many of the next lines as they state.
 """
 
 from collections.abc import Iterator
@@ -35,11 +36,18 @@ class _Metadata(msgspec.Struct):
 class _Dropped(msgspec.Struct):
     coll_dropped_since_last_dump: int = 0
     p2p_dropped_since_last_dump: int = 0
+    coll_records: int = 0
+    p2p_records: int = 0
+    proxy_records: int = 0
 
 
-class _Line(msgspec.Struct):
-    header: _Header = msgspec.field(default_factory=_Header)
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+class _Line(_Header):
+    """A line. Older forms have the members of the header and the metadata at its top."""
+
+    hostname: str = ""
+    pid: int = 0
+    header: _Header | None = None
+    metadata: _Metadata | None = None
     coll_perf: dict[str, Any] | None = None
     p2p_perf: dict[str, Any] | None = None
     dump_stats: _Dropped | None = None
@@ -51,6 +59,7 @@ _DECODER = msgspec.json.Decoder(_Line, strict=False)
 def read_inspector(file: BinaryIO, name: str) -> Iterator[Recorded]:
     """Yield the calls of a file, and what the Inspector dropped."""
     smallest: int | None = None
+    marker, left = _Line(), 0
     for first, lines in line_blocks(file):
         for number, text in enumerate(lines, first):
             if not text.strip():
@@ -60,6 +69,14 @@ def read_inspector(file: BinaryIO, name: str) -> Iterator[Recorded]:
             except (msgspec.DecodeError, UnicodeError, RecursionError):
                 yield Unread("the line is not one of the Inspector, or is cut off", number)
                 continue
+            if line.dump_stats is not None:
+                stats = line.dump_stats
+                marker, left = line, stats.coll_records + stats.p2p_records + stats.proxy_records
+            elif line.header is None and left > 0:
+                left -= 1
+                line.header, line.metadata = marker.header, marker.metadata
+            elif line.header is None and line.n_ranks:
+                line.header = line
             for found in _of_line(line, name, number):
                 if isinstance(found, CommCall):
                     smallest = found.bytes if smallest is None else min(found.bytes, smallest)
@@ -72,7 +89,7 @@ def read_inspector(file: BinaryIO, name: str) -> Iterator[Recorded]:
 
 
 def _of_line(line: _Line, name: str, number: int) -> Iterator[Recorded]:
-    header, metadata = line.header, line.metadata
+    metadata = line.metadata or _Metadata(line.hostname, line.pid)
     dropped = line.dump_stats
     if dropped is not None:
         lost = dropped.coll_dropped_since_last_dump + dropped.p2p_dropped_since_last_dump
@@ -80,6 +97,12 @@ def _of_line(line: _Line, name: str, number: int) -> Iterator[Recorded]:
             yield Unread("calls that the ring of the Inspector dropped are missing", number, lost)
     kind, perf = ("coll", line.coll_perf) if line.coll_perf else ("p2p", line.p2p_perf)
     if perf is None:
+        return
+    header = line.header
+    if header is None:
+        yield Unread(
+            "the line that names the communicator of a call (dump_stats) is missing", number
+        )
         return
     function, size = str(perf.get(kind, ""))[:40], perf.get(f"{kind}_msg_size_bytes")
     time_us, source = perf.get(f"{kind}_exec_time_us"), perf.get(f"{kind}_timing_source")

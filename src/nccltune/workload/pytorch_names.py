@@ -84,6 +84,8 @@ def moved_elements(operation: Operation, inputs: int, outputs: int, ranks: int) 
 
 
 _MOST_BYTES = 1 << 63
+_OTHERS = ("gloo", "mpi", "ucc")
+"""Backends of PyTorch beside NCCL."""
 
 
 def call_of(
@@ -98,6 +100,8 @@ def call_of(
     """Return one call from what PyTorch records of it; None for an entry that is no call."""
     if plain_name(name) in NO_CALL:
         return None
+    if (backend := name.partition(":")[0]) in _OTHERS:
+        return Unread(f"calls of {backend}, which are none of NCCL's")
     operation, each = operation_of(name), type_bytes(dtype)
     if operation is None:
         return Unread(f"{name[:40]!r} is not a collective that is known")

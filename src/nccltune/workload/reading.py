@@ -33,6 +33,8 @@ FORMATS = (
 _HEAD_BYTES = 1 << 16
 _SEARCHED_BYTES = 64 << 20
 _GZIP = b"\x1f\x8b"
+_CHAKRA = re.compile(rb"\n\x09(?:is_cpu_op|comm_type|comm_size)")
+"""The name of an attribute, of 9 bytes, in Chakra's protobuf format."""
 _CUT = "cut off"
 _AGAIN = "copy the whole file again, or record it anew"
 
@@ -173,6 +175,13 @@ def _format_of(file: BinaryIO, name: str) -> _Format:
         raise InputError("is an archive (tar)", hint=f"unpack it first: tar -xf {name}")
     if head[:2] in PICKLE_STARTS:
         return _DUMP
+    if _CHAKRA.search(head):
+        raise InputError(
+            "is a Chakra trace in protobuf, which does not state whether a size is that of one "
+            "rank or of all",
+            hint="name the PyTorch execution trace in JSON or the profiler trace that it was made "
+            "from",
+        )
     check_text(head)
     start = head.decode(encoding_of(head[:4]), errors="replace").lstrip("\ufeff \r\n\t")
     if start[:1] == "{":

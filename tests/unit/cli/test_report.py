@@ -4,6 +4,7 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from nccltune.analyze import sort_samples
@@ -204,15 +205,30 @@ def test_an_edited_configuration_makes_the_proof_outdated(tmp_path: Path, cli: C
         verdict="no",
         why="",
         gain=0.949,
+        gain_low=0.946,
         gain_high=0.952,
     )
     study.write_json(path / "job-proof.json", job)
     slower = cli("report", path, "--json").document
-    harmed = "job is slower with these rules, 0.949x as fast: do not deploy them for it: "
-    harmed += "torchrun 'my train.py'"
+    harmed = "job is slower with these rules, 0.949x as fast (95 % CI 0.946-0.952): "
+    harmed += "do not deploy them for it: torchrun 'my train.py'"
     assert slower["verdict"] == f"A {harmed}. {data['verdict']}"
     assert (slower["tone"], slower["commands"]["deploy"]) == ("unknown", None)
     assert f"a {harmed}" in cli("env", path, "--json").document["warnings"]
+    gain = msgspec.structs.replace(
+        job, verdict="proven", gain=1.05, gain_low=1.04, gain_high=1.06, confidence=0.975
+    )
+    undecided = msgspec.structs.replace(job, verdict="not sure", gain=None, gain_high=None)
+    for proof, words in (
+        (gain, "A job is proven faster with these rules, 1.050x as fast (97.5 % CI 1.040-1.060)"),
+        (undecided, "Whether a job is faster with these rules is not decided"),
+    ):
+        study.write_json(path / "job-proof.json", proof)
+        shown = cli("report", path, "--json").document
+        assert shown["verdict"] == f"{data['verdict']} {words}: torchrun 'my train.py'."
+        assert (shown["tone"], shown["commands"]) == (data["tone"], data["commands"])
+        warned = cli("env", path, "--json").document["warnings"]
+        assert not any("a job" in warning for warning in warned)
     with (path / "tuner.conf").open("a") as file:
         file.write("allreduce,0,8,ring,ll,-1,4,4\n")
     out, err = cli("report", path, "--json")

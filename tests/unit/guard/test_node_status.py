@@ -12,6 +12,7 @@ from nccltune.guard.audit import AuditedProcess
 from nccltune.guard.jobs import read_job_log
 from nccltune.guard.node_status import NodeStatus, joined, node_status
 from nccltune.model.errors import InputError, PlatformError
+from nccltune.prove.job import JobProof
 from tests.unit.guard.process_trees import ProcessTree, nccl_library, plugin_library
 
 LIBNCCL = "/usr/lib/libnccl.so.2.28.9"
@@ -267,6 +268,24 @@ def test_the_screen_of_a_job_with_a_log(
         "conflict NCCL_IB_TIMEOUT=22 of /etc/nccl.conf:1 wins over /etc/nccl.conf:2 (23)",
     ):
         assert words in shown, shown
+
+
+@pytest.mark.parametrize(
+    ("hash_of", "words"), [(RULES, "job a job gains less than 0.5 % by these rules: ./run"),
+                           (RULES + "#", None), (None, None)]
+)  # fmt: skip
+def test_the_proof_of_a_job_with_the_rules_of_a_process(
+    tree: ProcessTree, capsys: pytest.CaptureFixture[str], hash_of: str | None, words: str | None
+) -> None:
+    content = config_hash((hash_of or "").encode())
+    job = JobProof(study="s", config_hash=content, program=["./run"], verdict="no", why="")
+    proof = msgspec.json.encode(job).decode() if hash_of else "{"
+    tree.write("/etc/job-proof.json", proof)
+    tree.process(100, RUN, LIBNCCL, TUNER)
+    show(status(tree))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert (words or "rules /etc/tuner.conf") in shown
+    assert ("a job" in shown) == (words is not None)
 
 
 def test_hits_are_those_of_the_log(tree: ProcessTree) -> None:

@@ -54,7 +54,7 @@ def trace(events: Iterable[dict[str, Any]], rank: int | None = 0) -> str:
 def entry(name: str, inputs: list[list[int]], outputs: list[list[int]], **more: Any) -> Any:
     """Return an entry of a Flight Recorder dump, of the process group `dp` in float."""
     return {
-        "record_id": 1,
+        "record_id": 0,
         "process_group": ["5", "dp"],
         "profiling_name": name,
         "input_sizes": inputs,

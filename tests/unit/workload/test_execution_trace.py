@@ -26,7 +26,9 @@ def test_calls_and_ranks(tmp_path: Path, size: int | None) -> None:
 
 
 def test_nodes_without_sizes_are_counted(tmp_path: Path) -> None:
-    text = execution_trace(_call("broadcast"), _call("allreduce", in_msg_nelems="many"), {})
+    bare = {"rf_id": 19}
+    text = execution_trace(_call("broadcast"), _call("allreduce", in_msg_nelems="many"), {}, bare)
     found = read(tmp_path / "et.json", text)
     assert only(found).calls == 1
     assert "all-reduce without its numbers of elements (1)" in reasons(found)
+    assert "without their attributes, as PyTorch wrote them before 2.2 (2)" in reasons(found)

@@ -43,6 +43,17 @@ def test_each_dump_is_a_rank(tmp_path: Path) -> None:
     assert read_workload([tmp_path]).recorders == 3
 
 
+def test_a_dump_of_the_last_calls_of_several_backends(tmp_path: Path) -> None:
+    entries = [
+        entry(name, [[4]], [[4]], record_id=number)
+        for number, name in ((97, "nccl:all_reduce"), (98, "gloo:all_reduce"), (99, "nccl:reduce"))
+    ]
+    found = read(tmp_path / "d", json.dumps(dump(*entries)))
+    assert sizes(found) == {"allreduce": 16, "reduce": 16}
+    assert "calls of gloo, which are none of NCCL's (1)" in reasons(found)
+    assert "calls that PyTorch recorded before are not in the dump (97)" in reasons(found)
+
+
 def test_unknown_entries_are_counted(tmp_path: Path) -> None:
     entries = [entry("nccl:teleport", [[4]], [[4]]), entry("nccl:all_reduce", [], [])]
     entries += [["no", "entry"], entry("nccl:all_reduce", [[4]], [[4]])]

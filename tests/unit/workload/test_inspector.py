@@ -49,6 +49,22 @@ def test_dropped_calls_are_counted(tmp_path: Path) -> None:
     assert "below 8 KiB" not in reasons(found)
 
 
+def test_the_communicator_of_several_lines(tmp_path: Path) -> None:
+    """v4.3 and later: a line names the communicator of as many lines as it states."""
+    whole = json.loads(inspected("coll_perf", "AllGather", 4096))
+    counts = {"coll_records": 2, "p2p_records": 0, "proxy_records": 1}
+    marker = {"header": whole["header"], "metadata": whole["metadata"], "dump_stats": counts}
+    call = {"coll_perf": whole["coll_perf"]}
+    proxy = {"proxy_trace": {"record_type": "proxy_op", "trans_size_bytes": 4096}}
+    flat = call | whole["header"] | whole["metadata"]
+    lines = [call, marker, call, proxy, call, call, marker, call, flat]
+    found = read(tmp_path / "x", "\n".join(map(json.dumps, lines)))
+    assert (only(found).calls, sizes(found)) == (4, {"allgather": 8 * 4096})
+    assert found.recorders == 1
+    assert found.groups == [CommGroup("", 8, 2)]
+    assert "communicator of a call (dump_stats) is missing (2)" in reasons(found)
+
+
 def test_small_messages_that_are_not_recorded(tmp_path: Path) -> None:
     found = read(tmp_path / "x", inspected("coll_perf", "AllReduce", 8192))
     assert "no message is below 8 KiB" in reasons(found)

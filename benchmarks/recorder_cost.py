@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the recorder costs a call, by release of NCCL, and whether it counts every call.
+
+    python benchmarks/recorder_cost.py --recorder libnccl-profiler-nccltune.so \\
+        --nccl 2.28.9/libnccl.so.2 [--nccl FILE]... [--starts 6] [--seconds 2.5] [--within 150] \\
+        [--apart] [--program FILE] [--json FILE]
+
+Needs two GPUs, and g++ unless --program names native/recorder_cost.cc as CMake compiled it. A start
+has three copies of one libnccl in each of two processes: without a profiler (off), once more
+without (control), and with the recorder (on). Their batches alternate, and starts differ in the
+order in which the copies are opened. The calls of the copy with the recorder are compared with what
+it recorded; exit status 1 if any differs. --apart gives each copy processes of its own, which
+alternate; then starts differ in more than the recorder.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import common
+
+NATIVE = Path(__file__).resolve().parents[1] / "native"
+SOURCES = [
+    Path(__file__).with_name("native") / "recorder_cost.cc",
+    NATIVE / "common/cuda_api.cc",
+    NATIVE / "common/shared_library.cc",
+]
+SIDES = ("off", "control", "on")
+SECONDS = 40.0
+Times = dict[str, dict[str, list[tuple[float, float]]]]
+"""By case and side, microseconds a call of each round: until all are done, until all are called."""
+
+
+def compiled(folder: Path) -> Path:
+    program = folder / "recorder_cost"
+    words = ["g++", "-O2", "-std=c++20", f"-I{NATIVE}", *map(str, SOURCES), "-ldl"]
+    status, said, complaint = common.run([*words, "-o", str(program)], dict(os.environ), 120)
+    if status != 0:
+        sys.exit(f"error: {said}{complaint}")
+    return program
+
+
+def run_once(
+    args: argparse.Namespace, copies: dict[str, Path], records: Path
+) -> tuple[str, Times, list[str]]:
+    """Return NCCL's version, the times, and where the record differs from the calls."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_PROF", "NCCLTUNE_"))}
+    env |= {"NCCL_PROFILER_PLUGIN": str(args.recorder), "NCCLTUNE_RECORD": str(records)}
+    sides = [f"{side}={copy}" for side, copy in copies.items()]
+    words = [str(args.program), str(args.seconds), *sides]
+    status, said, complaint = common.run(words, env, SECONDS + args.seconds)
+    if status != 0:
+        raise RuntimeError(f"exit status {status}: {complaint[-1500:]}")
+    version, ranks = "", defaultdict[tuple[str, str, int], list[tuple[float, float]]](list)
+    sent: dict[int, Counter[tuple[str, int, bool]]] = defaultdict(Counter)
+    for what, *rest in map(str.split, said.splitlines()):
+        if what == "nccl":
+            number = int(rest[0])
+            version = f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+        elif what == "time":
+            ranks[rest[1], rest[2], int(rest[3])].append((float(rest[4]), float(rest[5])))
+        else:
+            sent[int(rest[0])][rest[1], int(rest[2]), rest[3] == "1"] += int(rest[4])
+    times: Times = defaultdict(lambda: defaultdict(list))
+    for (case, side, _), values in sorted(ranks.items()):
+        times[case][side].append(
+            (statistics.mean(each[0] for each in values), statistics.mean(e[1] for e in values))
+        )
+    return version, times, differences(sent, records) if "on" in copies else []
+
+
+def differences(sent: dict[int, Counter[tuple[str, int, bool]]], records: Path) -> list[str]:
+    wrong = []
+    by_pid = {record["pid"]: record for record in map(json.loads, map(Path.read_text,
+              records.glob("*.json")))}  # fmt: skip
+    for pid, calls in sent.items():
+        found: Counter[tuple[str, int, bool]] = Counter()
+        record = by_pid.get(pid, {"communicators": [], "ended": False})
+        for communicator in record["communicators"]:
+            for row in communicator["calls"]:
+                found[row["function"], row["bytes"], row.get("captured", False)] += row["count"]
+        if found != calls or not record["ended"]:
+            wrong.append(f"process {pid}: only sent {calls - found}, only recorded {found - calls}"
+                         f", ended: {record['ended']}")  # fmt: skip
+    return wrong
+
+
+def more(times: Times, case: str, side: str) -> tuple[float, float]:
+    """Return by how much a side exceeds `off`: percent of the whole time, and ns of the calls.
+
+    The medians over rounds, each with its own `off`; the first round warms up.
+    """
+    pairs = list(zip(times[case][side], times[case]["off"], strict=False))
+    pairs = pairs[1:] or pairs
+    percent = statistics.median(100 * (mine[0] / off[0] - 1) for mine, off in pairs)
+    return percent, statistics.median(1000 * (mine[1] - off[1]) for mine, off in pairs)
+
+
+def spread(values: list[float], digits: int) -> str:
+    shown = (statistics.median(values), min(values), max(values))
+    middle, least, most = (f"{value:+.{digits}f}" for value in shown)
+    return f"{middle} ({least} to {most})"
+
+
+def table(version: str, starts: list[Times]) -> str:
+    lines = [
+        f"NCCL {version}, {len(starts)} starts",
+        "",
+        "| calls | us a call | recorder, % | control, % | recorder, ns of CPU | control, ns |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for case in starts[0]:
+        cells = [f"{statistics.median(us for s in starts for us, _ in s[case]['off']):.2f}"]
+        sides = [side for side in ("on", "control") if side in starts[0][case]]
+        for at, digits in ((0, 2), (1, 0)):
+            for side in sides:
+                cells.append(spread([more(start, case, side)[at] for start in starts], digits))
+            cells += ["-"] * (2 - len(sides))
+        lines.append(f"| {case.replace('-', ' ')} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def start(args: argparse.Namespace, number: int, folder: Path, nccl: Path) -> Any:
+    """Return NCCL's version, the times of one start, and what is wrong with its record."""
+    copies = {}
+    for side in SIDES[:: 2 if args.apart else 1]:
+        copies[side] = folder / side / "libnccl.so.2"
+        if not copies[side].exists():
+            copies[side].parent.mkdir(parents=True)
+            shutil.copyfile(nccl, copies[side])
+    orders = list(itertools.permutations(copies))
+    order = {side: copies[side] for side in orders[number % len(orders)]}
+    records = folder / f"records.{number}"
+    if not args.apart:
+        return run_once(args, order, records)
+    version, both, wrong = "", defaultdict[str, dict[str, list[tuple[float, float]]]](dict), []
+    for side, copy in order.items():
+        version, times, found = run_once(args, {side: copy}, records)
+        wrong += found
+        for case, sides in times.items():
+            both[case] |= sides
+    return version, both, wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--recorder", type=Path, required=True)
+    parser.add_argument("--nccl", type=Path, action="append", required=True)
+    parser.add_argument("--starts", type=int, default=6)
+    parser.add_argument("--seconds", type=float, default=2.5, help="of a start; 0: a trial")
+    parser.add_argument("--within", type=float, help="seconds after which no start begins")
+    parser.add_argument("--apart", action="store_true")
+    parser.add_argument("--program", type=Path)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    for path in (args.recorder, *args.nccl):
+        if not path.is_file():
+            parser.error(f"{path}: no such file")
+    args.recorder = args.recorder.resolve()
+    common.exit_on_term()
+    began, wrong = time.monotonic(), []
+    found: dict[str, list[Times]] = defaultdict(list)
+    with tempfile.TemporaryDirectory(prefix="recorder-") as name:
+        args.program = args.program or compiled(Path(name))
+        # A release after the other: where time is short, each has fewer starts.
+        for number, (at, nccl) in itertools.product(range(args.starts), enumerate(args.nccl)):
+            if args.within and time.monotonic() - began > args.within:
+                break
+            try:
+                version, times, differs = start(args, number, Path(name) / str(at), nccl)
+            except RuntimeError as error:
+                wrong.append(f"{nccl}, start {number}: {error}")
+                continue
+            found[version].append(times)
+            wrong += [f"NCCL {version}, start {number}: {text}" for text in differs]
+            common.save(args.json, {"machine": common.machine(), "wrong": wrong, "starts": found})
+    print(common.told(common.machine()), end="\n\n")
+    print("Median of the starts (least to most).\n")
+    print("\n\n".join(table(version, starts) for version, starts in found.items()))
+    print("\n" + ("\n".join(wrong) or "Every call that was sent was recorded, and no other."))
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
