@@ -25,6 +25,7 @@ from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding, note
 from nccltune.launch_lint.options import (
+    AZUREML,
     HYDRA,
     INTEL,
     ON_JOB,
@@ -351,8 +352,9 @@ def _lint_launch(
         findings += manifest.checked_pods(documents)
         if not findings:
             raise reasons[0]
-    if is_template:
-        # The line of the file has {{ }} where the command that was checked has unknown values.
+    if is_template or any(AZUREML in one.flavors for one in checks):
+        # The line of the file has {{ }} where the command that was checked has unknown values, and that
+        # of a job of Azure ML has no launcher.
         checks = [one._replace(fixed=None) for one in checks]
     return LintedLaunch(name, checks, findings)
 

@@ -35,13 +35,24 @@ def with_directives(text: str, site: LaunchContext) -> LaunchContext:
     site = _of_lsf(text, _of_pbs(text, _of_flux(text, site)))
     known = [(name, match[1]) for name, of in _NUMBERS if (match := of.search(text)) is not None]
     site = site._replace(exported=(*site.exported, *known))
-    on_first = site.on_first or (bool(inherited) and not _SPREADS.search(_substituted(text)))
+    plain = _substituted(text)
+    of_batch = "Slurm" if inherited else next((n for n, of in _BATCH if of.search(text)), "")
+    on_first = site.on_first or ("" if _SPREADS.search(plain) else of_batch)
+    is_spread = site.is_spread or _STARTS.search(plain) is not None
     site = site._replace(inherited=(*site.inherited, *inherited), on_first=on_first)
+    site = site._replace(is_spread=is_spread)
     return allocated(site)
 
 
+_BATCH = (("PBS", re.compile(r"^#PBS\b", re.M)), ("LSF", re.compile(r"^#BSUB\b", re.M)))
+_REMOTE = (
+    r"^[^#\n]*?\b(?:srun|ssh|pdsh|clush|parallel|mpirun|mpiexec|prun|pbsdsh|pbs_tmrsh|blaunch|jsrun"
+    r"|aprun|horovodrun|xargs)\s"
+)
+_STARTS = re.compile(_REMOTE, re.M)
+"""A line that may start anything on other nodes."""
 _SPREADS = re.compile(
-    r"^[^#\n]*?\b(?:srun|ssh|pdsh|clush|parallel|mpirun|mpiexec|prun)\s[^\n]*?"
+    rf"{_REMOTE}[^\n]*?"
     r"(?:\b(?:ba)?sh\b|torch|accelerate|\$0|\s[\"']?\$\{?\w+\}?[\"']?\s*(?:&.*)?$)",
     re.M,
 )

@@ -194,6 +194,8 @@ def _counts(
         most = max(site.gpus_per_node, ask.per_node or 0, ask.total or 0 if ask.by_node else 0)
         slots = [most if host.slots is None else host.slots for host in hosts]
         return openmpi(ask, slots, flavor == OPENMPI_4)
+    if flavor.launcher is Launcher.HOROVOD:
+        return openmpi(ask, [host.slots or 1 for host in hosts], is_4=True)
     if flavor.launcher is Launcher.HYDRA:
         return hydra(ask, [1 if host.slots is None else host.slots for host in hosts])
     return slurm(ask, len(hosts))
@@ -204,7 +206,7 @@ def placement_options(
 ) -> PlacementOptions:
     """Return the numbers of processes that the options set."""
     is_openmpi = flavor.launcher is Launcher.OPENMPI
-    kinds = ("rankfile", "multi_prog") if is_openmpi else ("per_socket", "rankfile", "multi_prog")
+    kinds = ("rankfile", "multi_prog", *(() if is_openmpi else ("per_socket", "elastic")))
     unread = [o for name in kinds for o in command.all(name)]
     unknown = f"{unread[0].words[0].text} is given, which this does not read" if unread else None
     total = _number(command.last("total") or _inherited(site, "total", flavor))

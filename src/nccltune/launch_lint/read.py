@@ -12,9 +12,11 @@ from nccltune.launch_lint.command import UNKNOWN_OPTIONS, UNLISTED, LaunchComman
 from nccltune.launch_lint.options import (
     ACCELERATE,
     APRUN,
+    AZUREML,
     COMMON,
     DEEPSPEED,
     FLUX,
+    HOROVOD,
     HYDRA,
     INTEL,
     JSRUN,
@@ -50,6 +52,8 @@ _BY_NAME: dict[str, tuple[Flavor, ...]] = {
     "flux submit": (FLUX,),
     "jsrun": (JSRUN,),
     "aprun": (APRUN,),
+    "horovodrun": (HOROVOD,),
+    "azureml": (AZUREML,),
 }
 _PYTHON = re.compile(r"python[\d.]*")
 _MODULES = {
@@ -57,6 +61,7 @@ _MODULES = {
     "torch.distributed.launch": "torchrun",
     "deepspeed.launcher.runner": "deepspeed",
     "accelerate.commands.launch": "accelerate launch",
+    "horovod.runner.launch": "horovodrun",
 }
 WRAPPERS = frozenset(
     listed("""
@@ -113,7 +118,8 @@ def no_launcher(lines: Iterable[Line] = ()) -> InputError:
     return InputError(
         "no launch command is in this text",
         hint="looked for mpirun, mpiexec, prterun, srun, torchrun, deepspeed, accelerate launch,"
-        " flux run, jsrun, aprun and the programs of nccl-tests; for a file, give its path",
+        " horovodrun, flux run, jsrun, aprun and the programs of nccl-tests; for a file, give its"
+        " path",
     )
 
 

@@ -48,8 +48,12 @@ def _on_first(found: Prediction, command: LaunchCommand, site: LaunchContext) ->
     placement = found.placement
     if placement is None or not site.on_first or (site.nodes or 1) < 2 or reaches:
         return found
-    if len(placement.nodes) < 2 or command.last("hostfile") is not None:
+    if command.last("hostfile") is not None:
         return found
+    if len(placement.nodes) < 2:
+        # Several chunks of PBS with fewer GPUs than the processes use may be one node.
+        is_chunk = site.on_first == "PBS" and placement.most > (site.gpus or 0)
+        return found if site.is_spread or is_chunk else found._replace(awaited=1)
     alone = placement._replace(nodes=placement.nodes[:1])
     return found._replace(placement=alone, hosts=found.hosts[:1], awaited=len(placement.nodes))
 

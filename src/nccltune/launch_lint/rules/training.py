@@ -58,21 +58,38 @@ def inner_nodes(view: View) -> Iterator[LaunchFinding]:
 
 def batch_alone(view: View) -> Iterator[LaunchFinding]:
     """Find `#SBATCH -N 2` and `torchrun --nnodes=2` without srun: only the first node runs it."""
-    awaited = view.prediction.awaited
+    awaited, batch = view.prediction.awaited, view.site.on_first
     if not awaited:
         return
     name = view.flavor.launcher.value
-    start = f"srun --nodes={awaited} --ntasks-per-node=1"
+    nodes = view.site.nodes or 1
+    start = _STARTERS.get(batch, f"srun --nodes={nodes} --ntasks-per-node=1")
+    if awaited == 1:
+        yield warning(
+            "batch-alone",
+            f"{batch} runs the batch script on the first of {nodes} nodes only, and {name} is not"
+            f" given their number: {count(nodes - 1, 'node')} of the job stay{'s' * (nodes == 2)}"
+            " idle",
+            f"ask for 1 node, or start it once on each node ({start}) and give it the number of nodes"
+            " and the address of one",
+        )
+        return
     rank = view.command.last("node_rank")
     option = rank.words[0].text.partition("=")[0] if rank is not None else ""
     yield error(
         "batch-alone",
-        f"Slurm runs the batch script on the first node only: {name} waits there for"
+        f"{batch} runs the batch script on the first node only: {name} waits there for"
         f" {count(awaited, 'node')}, and nothing starts it on {count(awaited - 1, 'other')}",
-        f"start it once on each node: {start} bash -c '{name} ... {option}=$SLURM_NODEID ...'"
+        f"start it once on each node ({start})" + (f", each with its own {option}" * bool(option))
+        if batch in _STARTERS
+        else f"start it once on each node: {start} bash -c '{name} ... {option}=$SLURM_NODEID ...'"
         if option
         else f"start it once on each node: {start} {view.command.launcher.text} ...",
     )
+
+
+_STARTERS = {"PBS": "mpiexec, pbsdsh or ssh", "LSF": "jsrun, blaunch or ssh"}
+"""What starts a program on each node of a job, where it is not srun."""
 
 
 def idle_trainer_gpus(view: View) -> Iterator[LaunchFinding]:
