@@ -132,6 +132,7 @@ class LaunchContext(NamedTuple):
     - `folder`: the folder of the file with the command, "" if there is none.
     - `files`: texts of host files that the text around the command shows, by their names.
     - `on_first`: the scheduler whose batch script runs the line: on its first node only. "" else.
+    - `modules`: the modules that the script loads.
     - `is_spread`: whether a line of the script starts anything on other nodes.
     - `is_begun`: whether the command is the value of a variable, behind which more may follow.
     - `unseen`: files that the script reads with `source` and that are not here.
@@ -161,6 +162,7 @@ class LaunchContext(NamedTuple):
     unseen: tuple[str, ...] = ()
     is_begun: bool = False
     on_first: str = ""
+    modules: tuple[str, ...] = ()
     is_spread: bool = False
 
     def asked(self, meaning: str) -> Option | None:

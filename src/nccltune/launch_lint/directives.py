@@ -40,11 +40,13 @@ def with_directives(text: str, site: LaunchContext) -> LaunchContext:
     on_first = site.on_first or ("" if _SPREADS.search(plain) else of_batch)
     is_spread = site.is_spread or _STARTS.search(plain) is not None
     site = site._replace(inherited=(*site.inherited, *inherited), on_first=on_first)
-    site = site._replace(is_spread=is_spread)
+    modules = [name.lower() for line in _LOADS.findall(text) for name in line.split()]
+    site = site._replace(is_spread=is_spread, modules=(*site.modules, *modules))
     return allocated(site)
 
 
 _BATCH = (("PBS", re.compile(r"^#PBS\b", re.M)), ("LSF", re.compile(r"^#BSUB\b", re.M)))
+_LOADS = re.compile(r"^[ \t]*(?:module (?:load|add|swap \S+)|ml(?: load)?)[ \t]+([^#;&|\n]*)", re.M)
 _REMOTE = (
     r"^[^#\n]*?\b(?:srun|ssh|pdsh|clush|parallel|mpirun|mpiexec|prun|pbsdsh|pbs_tmrsh|blaunch|jsrun"
     r"|aprun|horovodrun|xargs)\s"

@@ -35,6 +35,7 @@ from nccltune.launch_lint.read import (
     starts_something,
 )
 from nccltune.launch_lint.shell import (
+    LSF_HOSTFILE,
     OPERATORS_HOSTFILE,
     ShellScope,
     ShellValue,
@@ -536,6 +537,8 @@ def _scope(site: LaunchContext) -> ShellScope:
         hosts = [f"node{n}" for n in range(min(site.nodes, MAX_ROUNDS * MAX_ROUNDS))]
         values.setdefault("PBS_NODEFILE", ShellValue("$PBS_NODEFILE"))
         files["$PBS_NODEFILE"] = "".join(f"{host}\n" * (site.slots or 1) for host in hosts)
+        values.setdefault("LSB_DJOB_HOSTFILE", ShellValue(LSF_HOSTFILE))
+        files[LSF_HOSTFILE] = "\n".join(hosts)
     return ShellScope(values, {}, site.nodes, site.gpus_per_node, site.workers, files)
 
 

@@ -32,6 +32,8 @@ _FORMS = tuple(
         rf"^[ \t]*(?:ENV|setenv|-genv)[ \t]+{_NAME}[ \t=]+{_VALUE}",
         # More words behind the value are a sentence.
         rf"^[ \t]*(?:-[ \t]+)?{_NAME}[ \t]*:[ \t]+{_VALUE}[ \t\r]*$",
+        # Of Python or TOML.
+        rf"""^[ \t]*{_NAME}[ \t]+=[ \t]*("[^"\n]*"|'[^'\n]*'|\d+)[ \t,;\r]*$""",
         rf"""["']{_NAME}["'][ \t]*\]?[ \t]*[:=,][ \t]*{_VALUE}""",
         rf"""\bname["']?:[ \t]*["']?{_NAME}["']?\s*,?\s*["']?value["']?:[ \t]*{_VALUE}""",
     )
@@ -87,10 +89,14 @@ def judge_stated(given: Sequence[StatedSetting], *, alone: bool) -> Iterator[Lau
         # What the text reads itself may be a name of its own.
         yield from _without_edits(rule(view) for rule in _ALONE[one.is_read :])
     # With two values of one name, it is unknown which holds beside the others.
-    if len(set(names)) == len(names):
-        view = _view(given)
-        rules = _TOGETHER if alone else (variables.left_over,)
-        yield from _without_edits(rule(view) for rule in rules)
+    twice = {name: None for name in names if names.count(name) > 1}
+    rules = _TOGETHER if alone and not twice else (variables.left_over,)
+    view = _view([one for one in given if one.name not in twice])
+    yield from _without_edits(rule(view) for rule in rules)
+    for name in twice if alone else ():
+        if name.startswith(PREFIX):
+            values = [one.value or "nothing" for one in given if one.name == name]
+            yield note("stated-twice", f"the text sets {name} to {' and to '.join(values)}")
 
 
 _ALONE = (
