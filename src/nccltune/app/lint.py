@@ -58,7 +58,8 @@ _ROW = re.compile(r"\s*\"?[\w-]+\"?\s*,\s*\"?\d[^,]*(?:,[^,]*){3,}")
 _MARKER = re.compile(r"^#+\s*nccltune:", re.M)
 _SCRIPT = re.compile(r"\A#!|^#SBATCH\b", re.M)
 _NAMES_LAUNCH = re.compile(
-    r"^[^#\n]*(?<![\w-])(?:(?:mpirun|mpiexec|srun|torchrun)\s+-|ray (?:start|submit|up|job) )",
+    r"^[^#\n]*(?<![\w-])(?:(?:mpirun|mpiexec|srun|torchrun)\s+-|ray (?:start|submit|up|job) "
+    r"|process_count_per_instance:)",
     re.M,
 )
 _KNOWN = (
@@ -353,7 +354,7 @@ def _lint_launch(
         if not findings:
             raise reasons[0]
     if is_template or any(AZUREML in one.flavors for one in checks):
-        # The line of the file has {{ }} where the command that was checked has unknown values, and that
+        # The line of the file has {{ }} where the command that was checked has unknown values. That
         # of a job of Azure ML has no launcher.
         checks = [one._replace(fixed=None) for one in checks]
     return LintedLaunch(name, checks, findings)

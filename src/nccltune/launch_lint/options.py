@@ -76,7 +76,8 @@ TRAINERS = (TORCHRUN, DEEPSPEED, ACCELERATE)
 ON_JOB = (FLUX, JSRUN, APRUN, PALS, AZUREML)
 """Launchers that get their nodes from a job of the site's scheduler."""
 
-TABLES = COMMON | {one: _ROWS[one.launcher.value] for one in (DEEPSPEED, ACCELERATE, HOROVOD, *ON_JOB)}
+_OTHERS = (DEEPSPEED, ACCELERATE, HOROVOD, *ON_JOB)
+TABLES = COMMON | {one: _ROWS[one.launcher.value] for one in _OTHERS}
 """Options of each launcher."""
 
 LAUNCHER_TABLES = tuple(TABLES[one] for one in (OPENMPI_4, HYDRA, SLURM, OPENMPI_5, INTEL))

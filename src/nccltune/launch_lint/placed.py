@@ -29,7 +29,7 @@ from nccltune.launch_lint.hosts import (
 )
 from nccltune.launch_lint.options import ON_JOB, OPENMPI_4, SLURM, TRAINERS
 from nccltune.launch_lint.scheduled import predict_on_job
-from nccltune.launch_lint.training import predict_training
+from nccltune.launch_lint.training import on_first, predict_training
 from nccltune.launch_lint.words import is_open, substitution_end, whole_number
 from nccltune.model.scale import count
 
@@ -77,7 +77,8 @@ def predict(
         if site.rank:
             why = f"the script reads {site.rank}: a launcher that is not shown starts it"
             return Prediction(None, one, unknown=why)
-        return Prediction(Placement((NodePlacement(None, 1),), gpus or 1), one)
+        found = Prediction(Placement((NodePlacement(None, 1),), gpus or 1), one)
+        return on_first(found, command, site) if gpus is not None else found
     if flavor in TRAINERS:
         return predict_training(command, flavor, site)
     if flavor in ON_JOB and command.hidden is not None:
@@ -227,6 +228,8 @@ def placement_options(
     per_node = per_node if mapped.per_node is None else mapped.per_node
     per_part = per_part if mapped.per_part is None else mapped.per_part
     unknown = unknown or mapped.unknown
+    if flavor.launcher is Launcher.HOROVOD and total is None and site.gpus is None:
+        unknown = "without -np one for each GPU of a job of LSF; elsewhere horovodrun refuses"
     unknown = unknown or (command.hidden if total is None and per_node is None else None)
     unknown = _unknown_nodes(command, site, flavor) or unknown
     processes = total if isinstance(total, int) else None

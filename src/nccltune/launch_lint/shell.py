@@ -24,7 +24,10 @@ _PART = re.compile(r"([A-Za-z_]\w*)(%%?|##?|//?|:)(.*)", re.DOTALL)
 _SLASH = re.compile(r"(?<!\\)/")
 _ARRAY = re.compile(r"(#?)(?:([A-Za-z_]\w*)\[[@*]\]|[@*])(?::([0-9]{1,4})(?::([0-9]{1,4}))?)?")
 """`NAME[@]` or the arguments `@`; `#` before it counts, `:FROM:NUMBER` behind it takes a part."""
-_FILTER = r"(?:sort(?: -u)?|uniq|grep -v [\"']?[\^\w]\S*|awk '\{ ?print \$1 ?\}'|cut -d\S* ?\S* -f ?1)"
+_FILTER = (
+    r"(?:sort(?: -u)?|uniq|grep -v [\"']?(?:\^|login|batch)\S*|awk '\{ ?print \$1 ?\}'"
+    r"|cut -d\S* ?\S* -f ?1)"
+)
 _COUNTER = r"(?:wc -l|sed -n [\"']?\$=[\"']?|awk [\"']END ?\{ ?print NR ?\}[\"']|grep -c \S+)"
 _LINES = re.compile(
     rf"(?:{_COUNTER} <? ?(?P<counted>[^\s|]+)"

@@ -33,7 +33,7 @@ _FORMS = tuple(
         # More words behind the value are a sentence.
         rf"^[ \t]*(?:-[ \t]+)?{_NAME}[ \t]*:[ \t]+{_VALUE}[ \t\r]*$",
         # Of Python or TOML.
-        rf"""^[ \t]*{_NAME}[ \t]+=[ \t]*("[^"\n]*"|'[^'\n]*'|\d+)[ \t,;\r]*$""",
+        rf"""^[ \t]*{_NAME}[ \t]+=[ \t]*("[^"\n]*"|'[^'\n]*')[ \t,;\r]*$""",
         rf"""["']{_NAME}["'][ \t]*\]?[ \t]*[:=,][ \t]*{_VALUE}""",
         rf"""\bname["']?:[ \t]*["']?{_NAME}["']?\s*,?\s*["']?value["']?:[ \t]*{_VALUE}""",
     )

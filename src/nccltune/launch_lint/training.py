@@ -26,19 +26,19 @@ def predict_training(command: LaunchCommand, flavor: Flavor, site: LaunchContext
     if command.hidden is not None and (each is None or command.last("nodes") is None):
         return Prediction(None, (), unknown=command.hidden)
     if flavor.launcher is Launcher.TORCHRUN:
-        return _on_first(_torchrun(command, site), command, site)
+        return on_first(_torchrun(command, site), command, site)
     refused = [option.words[0].text for option in command.options if option.meaning is None]
     if refused:
         return Prediction(None, (), fails=f"{refused[0]} is refused")
     if flavor.launcher is Launcher.DEEPSPEED:
-        return _deepspeed(command, site)
-    return _on_first(_accelerate(command, site), command, site)
+        return on_first(_deepspeed(command, site), command, site)
+    return on_first(_accelerate(command, site), command, site)
 
 
 _ELSEWHERE = frozenset(listed("ssh pdsh clush parallel srun mpirun mpiexec xargs"))
 
 
-def _on_first(found: Prediction, command: LaunchCommand, site: LaunchContext) -> Prediction:
+def on_first(found: Prediction, command: LaunchCommand, site: LaunchContext) -> Prediction:
     """Return the prediction for the first node alone, if a batch script runs the line there.
 
     The line itself may reach other nodes: `ssh HOST`, a variable, --deepspeed_hostfile.

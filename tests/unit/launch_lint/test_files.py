@@ -83,6 +83,17 @@ run: |
   COMMAND
 """
 OF_TORCH = "torchrun --nnodes=$N --nproc-per-node=$SKYPILOT_NUM_GPUS_PER_NODE --master-addr=$HEAD"
+AZURE = """$schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json
+command: >-
+  echo $NODE_RANK && COMMAND
+inputs: {nodes: 2}
+environment: azureml:pt@latest
+compute: azureml:gpu
+distribution: {type: pytorch, process_count_per_instance: 8}
+resources: {instance_count: 2}
+environment_variables: {NCCL_DEBUG: INOF}
+"""
+OF_NODES = "accelerate launch --num_machines ${{inputs.nodes}} --num_processes 32 --machine_rank"
 KUSTOMIZATION = """apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources: [../base]
@@ -334,6 +345,26 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
             "4 on each of 3",
             "not known",
         ),
+        (
+            {"a.yml": AZURE.replace("COMMAND", "python t.py ${{inputs.nodes}}")},
+            "16 processes, 8 on each of 2 nodes  (Azure ML)",
+            "nested-launcher",
+        ),
+        (
+            {"a.yml": AZURE.replace("COMMAND", "accelerate launch --num_processes 8 t.py")},
+            "Write process_count_per_instance: 1",
+            "ok",
+        ),
+        (
+            {
+                "a.yml": AZURE.replace("instance: 8", "instance: 1").replace(
+                    "COMMAND", f"{OF_NODES} $NODE_RANK --main_process_ip $MASTER_ADDR t.py"
+                )
+            },
+            "1 on each of 2 nodes; accelerate starts 16 in each = 32 ranks",
+            "inner",
+        ),
+        ({"a.yml": AZURE.replace("COMMAND", "python t.py")}, "Write NCCL_DEBUG=INFO", "fixed"),
         ({"s.yaml": SKYPILOT.replace("COMMAND", OF_TORCH)}, "Write NCCL_DEBUG=INFO", "ok"),
         ({"k.yaml": KUSTOMIZATION}, "2 nodes of 4 get no process. For 4 nodes: -n 32", "ok"),
         (

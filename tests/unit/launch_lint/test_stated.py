@@ -71,7 +71,14 @@ def test_every_notation_is_read(text: str, settings: list[tuple[str, str]]) -> N
         ("NCCL_IB_DISABLE=1\nNCCL_IB_HCA=mlx5_0\n", ["settings-contradict"]),
         ("NCCL_P2P_DISABLE=1\n", ["setting-left-over"]),
         # One of two values holds in each case, and both are right.
-        ("NCCL_IB_DISABLE=1\nNCCL_IB_HCA=mlx5_0\nNCCL_IB_DISABLE=0\n", []),
+        ("NCCL_IB_DISABLE=1\nNCCL_IB_HCA=mlx5_0\nNCCL_IB_DISABLE=0\n", ["stated-twice"]),
+        (
+            "NCCL_DEBUG=INFO\nNCCL_P2P_DISABLE=1\nNCCL_DEBUG=WARN\n",
+            ["setting-left-over", "stated-twice"],
+        ),
+        ("NCCL_NET_GDR_LEVEL=LOC\n", ["setting-left-over"]),
+        ("RCCL_DEBUG=INFO\nNCCL_ALGO=Ring\nRCCL_MSCCL_ENABLE=1\n", ["variable-unknown"]),
+        ("NCCL_DEBUG = \"debug\"\nNCCL_IB_HCA = 'hsn0',\n", ["variable-value", "hca"]),
         # A name that the text reads itself is its own, and no misspelt one of NCCL.
         ("NCCL_IFNAME=eth0\nexport NCCL_SOCKET_IFNAME=$NCCL_IFNAME\n", []),
         ("NCCL_ALGO=${ALGO}\nNCCL_IB_HCA=<devices>\n", []),

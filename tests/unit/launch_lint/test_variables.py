@@ -61,6 +61,11 @@ def test_right_values(name: str, value: str) -> None:
         ("NCCL_DEBUG", "WARNING", "WARN"),
         ("NCCL_DEBUG", "VERBOSE", "INFO"),
         ("NCCL_P2P_LEVEL", "NVLINK", "NVL"),
+        # Of several words the right ones are kept.
+        ("NCCL_DEBUG_SUBSYS", "INIT,NET,IB", "INIT,NET"),
+        ("NCCL_DEBUG_SUBSYS", "INIT,ib", "INIT,NET"),
+        ("NCCL_DEBUG_SUBSYS", "INIT,XYZZY", "INIT"),
+        ("NCCL_DEBUG_SUBSYS", "XYZZY", None),
         ("NCCL_IB_DISABLE", "True", "1"),
         ("NCCL_IB_DISABLE", "2", "1"),
         ("NCCL_NVLS_ENABLE", "off", "0"),

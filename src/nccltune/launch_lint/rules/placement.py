@@ -72,8 +72,8 @@ def fails(view: View) -> Iterator[LaunchFinding]:
         if each != ask.per_node and per_node is not None:
             edits = (Replace(per_node, (per_node.words[0].text, str(each))),)
         right = each * len(hosts)
-        fix = f"for {count(len(hosts), 'node')} x {each}: -n {right}"
-        edits = (*edits, Replace(total, ("-n", str(right))))
+        fix = f"for {count(len(hosts), 'node')} x {each}: {_n(view)} {right}"
+        edits = (*edits, Replace(total, (_n(view), str(right))))
         wanted, rest = divmod(ask.total, len(hosts))
         if view.command.all("host") and not rest and wanted <= view.site.gpus_per_node:
             # Either number may be the right one.
@@ -222,6 +222,11 @@ def given_gpus(view: View) -> Iterator[LaunchFinding]:
     )
 
 
+def _n(view: View) -> str:
+    """Return the launcher's option for the number of processes."""
+    return "-np" if view.flavor.launcher is Launcher.HOROVOD else "-n"
+
+
 def idle_nodes(view: View) -> Iterator[LaunchFinding]:
     """Find nodes that the command names but that get no process."""
     placement, hosts = view.prediction.placement, view.prediction.hosts
@@ -239,8 +244,8 @@ def idle_nodes(view: View) -> Iterator[LaunchFinding]:
         fix, edits = _ONE_EACH
     elif total is not None and _ask(view).total:
         each = _ask(view).per_node or _slots(hosts[0], view)
-        fix = f"for {count(len(hosts), 'node')}: -n {each * len(hosts)}"
-        edits = (Replace(total, ("-n", str(each * len(hosts)))),)
+        fix = f"for {count(len(hosts), 'node')}: {_n(view)} {each * len(hosts)}"
+        edits = (Replace(total, (_n(view), str(each * len(hosts)))),)
     yield warning(
         "idle-nodes",
         f"{count(idle, 'node')} of {len(hosts)} get{'s' if idle == 1 else ''} no process",
@@ -262,7 +267,7 @@ def uneven_nodes(view: View) -> Iterator[LaunchFinding]:
     fix = "give every node as many"
     if total is not None and (each := ask.per_node or max(n.processes for n in placement.nodes)):
         right = each * len(hosts)
-        fix, edits = f"write -n {right}", (Replace(total, ("-n", str(right))),)
+        fix, edits = f"write {_n(view)} {right}", (Replace(total, (_n(view), str(right))),)
     yield warning(
         "uneven-nodes",
         "nodes get different numbers of processes: "

@@ -85,8 +85,8 @@ def export(view: View) -> Iterator[LaunchFinding]:
 
 def idle_nodes(view: View) -> Iterator[LaunchFinding]:
     """Find `#SBATCH --nodes=10 --ntasks=1` and `srun python t.py`, which leaves 9 nodes idle."""
-    nodes, total = view.site.asked("nodes"), view.site.asked("total")
-    own = view.command.last("nodes") or view.command.last("total") or view.command.last("per_node")
+    nodes, total = _option(view, "nodes"), view.site.asked("total")
+    own = view.command.last("total")
     if view.flavor.launcher is not Launcher.SLURM or nodes is None or total is None or own:
         return
     have, started = whole_number(nodes.value), whole_number(total.value)

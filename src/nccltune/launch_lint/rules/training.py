@@ -61,17 +61,21 @@ def batch_alone(view: View) -> Iterator[LaunchFinding]:
     awaited, batch = view.prediction.awaited, view.site.on_first
     if not awaited:
         return
-    name = view.flavor.launcher.value
+    is_bare = view.flavor.launcher is Launcher.LOCAL
+    name = view.command.program[0].text if is_bare else view.flavor.launcher.value
     nodes = view.site.nodes or 1
     start = _STARTERS.get(batch, f"srun --nodes={nodes} --ntasks-per-node=1")
     if awaited == 1:
         yield warning(
             "batch-alone",
-            f"{batch} runs the batch script on the first of {nodes} nodes only, and {name} is not"
-            f" given their number: {count(nodes - 1, 'node')} of the job stay{'s' * (nodes == 2)}"
-            " idle",
-            f"ask for 1 node, or start it once on each node ({start}) and give it the number of nodes"
-            " and the address of one",
+            f"{batch} runs the batch script on the first of {nodes} nodes only, and {name} starts"
+            f" there alone: {count(nodes - 1, 'node')} of the job stay{'s' * (nodes == 2)} idle",
+            "ask for 1 node, or name the hosts: --hostfile"
+            if view.flavor == DEEPSPEED
+            else f"ask for 1 node, or start it on each node ({start})"
+            if is_bare
+            else f"ask for 1 node, or start it once on each node ({start}) and give it the number"
+            " of nodes and the address of one",
         )
         return
     rank = view.command.last("node_rank")
