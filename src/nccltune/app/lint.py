@@ -23,6 +23,7 @@ from nccltune.launch_lint import compose, manifest, output, source
 from nccltune.launch_lint.around import read_around
 from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.directives import never_started
 from nccltune.launch_lint.finding import LaunchFinding, note
 from nccltune.launch_lint.options import (
     AZUREML,
@@ -322,6 +323,7 @@ def _lint_launch(
             found += source.from_text(rest, site)
     except InputError as raised:
         reasons.append(raised)
+    findings += [] if found else never_started(rest)
     findings += _unseen(
         [
             *(name for one in found for name in one.site.unseen),

@@ -114,6 +114,9 @@ def _bytes(value: str) -> str | None:
     return str(int(match[1]) << {"k": 10, "m": 20, "g": 30}[match[2].lower()])
 
 
+_MEANT = {"IB": "NET", "IPV4": "AF_INET", "IPV6": "AF_INET6"}
+
+
 def _near(word: str, words: tuple[str, ...]) -> str | None:
     plain = word.strip().upper().strip("'\"")
     if plain in words:
@@ -122,8 +125,8 @@ def _near(word: str, words: tuple[str, ...]) -> str | None:
         plain = "WARN"
     elif plain in ("DEBUG", "VERBOSE", "1", "TRUE", "ON"):
         plain = "INFO"
-    elif plain == "IB" and "NET" in words:
-        plain = "NET"
+    elif _MEANT.get(plain) in words:
+        return _MEANT[plain]
     elif plain.startswith(("NO", "OFF", "DISABLE", "FALSE", "0")):
         return "NONE" if "NONE" in words else None
     return nearest(plain, words)

@@ -15,6 +15,7 @@ from nccltune.launch_lint.finding import (
     Replace,
     ReplaceArgument,
     error,
+    note,
     warning,
 )
 from nccltune.launch_lint.options import TORCHRUN, TRAINERS
@@ -145,7 +146,11 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     host = host.rpartition(":")[0] if endpoint is not None and host.count(":") == 1 else host
     rank = command.last("node_rank")
     if host in LOCAL_HOSTS and rank is not None and rank.value == "0":
-        return  # This node is the host, and the others may have an address of it.
+        yield note(
+            "torchrun-endpoint",
+            f"{address.text} is right on node 0 only: the other nodes need an address of it",
+        )
+        return
     if host in LOCAL_HOSTS:
         yield error(
             "torchrun-endpoint",
