@@ -162,7 +162,7 @@ def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
         return
     if placement.most_gpus <= have:
         return
-    most = placement.most
+    most, launcher, total = placement.most, view.flavor.launcher, view.command.last("total")
     if view.site.gpus is None and program.gpus == 1 and (most <= _MOST_GPUS or view.site.ran):
         yield note(
             "too-many-gpus",
@@ -180,25 +180,15 @@ def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
     elif program.gpus > have:
         fix = f"write -g {have}"
         edits = (SetArgument("t", None), SetArgument("g", str(have)))
-    elif view.flavor.launcher is Launcher.SLURM:
-        each = max(1, have // program.gpus)
-        fix = f"write --ntasks-per-node={each}"
-        tasks = (f"--ntasks-per-node={each}",)
-        own = view.command.last("per_node")
-        edits = (Replace(own, tasks) if own is not None else AppendOption(tasks),)
-        if (total := view.command.last("total")) is not None:
-            edits = (*edits, Replace(total, ("-n", str(each * len(view.prediction.hosts)))))
-    elif (total := view.command.last("total")) is not None and view.flavor.launcher in _OF_MPI:
+    elif launcher is Launcher.SLURM or (total is not None and launcher in _OF_MPI):
         each = max(1, have // program.gpus)
         right = each * len(view.prediction.hosts)
-        fix = f"write -n {right} and {each} on each node"
-        per_node = view.command.last("per_node")
-        word = "-N" if view.flavor.launcher is Launcher.OPENMPI else "-ppn"
-        words = (word, str(each))
-        edits = (
-            Replace(total, ("-n", str(right))),
-            Replace(per_node, words) if per_node is not None else AppendOption(words),
-        )
+        is_slurm, own = launcher is Launcher.SLURM, view.command.last("per_node")
+        word = "-N" if launcher is Launcher.OPENMPI else "-ppn"
+        words = (f"--ntasks-per-node={each}",) if is_slurm else (word, str(each))
+        fix = f"write {words[0]}" if is_slurm else f"write -n {right} and {each} on each node"
+        edits = (Replace(own, words) if own is not None else AppendOption(words),)
+        edits = (*edits, *([Replace(total, ("-n", str(right)))] if total is not None else []))
     yield error(
         "too-many-gpus",
         f"{count(most, 'process')} on a node with {count(program.gpus, 'GPU')} each need"
