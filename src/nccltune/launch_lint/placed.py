@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.placement import NodePlacement, Placement
+from nccltune.launch.program import is_nccl_test
 from nccltune.launch_lint.command import (
     Host,
     LaunchCommand,
@@ -232,6 +233,9 @@ def placement_options(
         unknown = "without -np one for each GPU of a job of LSF; elsewhere horovodrun refuses"
     unknown = unknown or (command.hidden if total is None and per_node is None else None)
     unknown = _unknown_nodes(command, site, flavor) or unknown
+    if taken := [o.words for o in command.options if any(map(is_nccl_test, o.values))]:
+        unknown = f"{taken[0][0].text} takes {taken[0][-1].text} for its value"
+        total = None
     processes = total if isinstance(total, int) else None
     counted = ((per_part, f"processes per {mapped.part}"), (per_node, "processes per node"))
     for number, what in (*counted, (total, "processes")):

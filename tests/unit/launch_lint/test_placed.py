@@ -132,6 +132,32 @@ def test_the_node_that_is_the_address_may_call_itself_localhost() -> None:
     assert severity(only(text.format(1)), "torchrun-endpoint") is Severity.ERROR
 
 
+@pytest.mark.parametrize(
+    ("options", "right"),
+    [
+        ("--master-addr=me@h1 --node-rank=1", "--master-addr h1"),
+        ("--master-addr tcp://h1 --node-rank=1", "--master-addr h1"),
+        ("--master-addr=h1:29500 --node-rank=1", "--master-addr h1"),
+        ("--master-addr=fe80::1 --node-rank=1", None),
+        ("--master-addr=$HOST:1 --node-rank=1", None),
+        ("--rdzv-backend=c10d --rdzv-endpoint=me@h1:29500", "--rdzv-endpoint h1:29500"),
+        ("--rdzv-backend=c10d --rdzv-endpoint=h1:29500", None),
+    ],
+)
+def test_an_address_is_the_name_of_a_host(options: str, right: str | None) -> None:
+    one = only(f"torchrun --nnodes=2 --nproc-per-node=8 {options} t.py")
+    fixes = [held.finding.fix for held in one.findings if held.finding.id == "trainer-host"]
+    assert fixes == ([] if right is None else [f"write {right}"])
+
+
+def test_an_option_that_takes_the_program_leaves_nothing_to_predict() -> None:
+    one = only("mpirun -np 2 -x ./all_reduce_perf -b 8 -e 8G -f 2 -g 1 -n 20")
+    assert starts(one.predictions[0][0], one.gpus) == (
+        "not known: -x takes ./all_reduce_perf for its value"
+    )
+    assert one.fixed == "mpirun -np 2 ./all_reduce_perf -b 8 -e 8G -f 2 -g 1 -n 20"
+
+
 @pytest.mark.parametrize("python", ["python -m", "python3 -u -m", "/opt/bin/python3.11 -u -O -m"])
 def test_options_of_python_precede_a_module(python: str) -> None:
     one = only(

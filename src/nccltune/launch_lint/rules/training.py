@@ -10,7 +10,7 @@ from nccltune.launch_lint.command import LaunchCommand, View
 from nccltune.launch_lint.finding import AppendOption, LaunchFinding, Replace, error, warning
 from nccltune.launch_lint.hosts import with_slurm_gpus
 from nccltune.launch_lint.options import ACCELERATE, DEEPSPEED, SLURM, TRAINERS
-from nccltune.launch_lint.rules.torchrun import LOCAL_HOSTS, of_trainer
+from nccltune.launch_lint.rules.torchrun import LOCAL_HOSTS, not_a_host, of_trainer
 from nccltune.launch_lint.training import configured, visible
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
@@ -216,6 +216,8 @@ def accelerate_address(view: View, command: LaunchCommand) -> Iterator[LaunchFin
             f"{nodes} machines without --main_process_ip have no address to meet at",
             "add --main_process_ip=HOST, with one host for all machines",
         )
+    elif address is not None and (found := not_a_host("main_process_ip", address, is_bare=True)):
+        yield from found
     elif address in LOCAL_HOSTS:
         yield error(
             "accelerate-address",

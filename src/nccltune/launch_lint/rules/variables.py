@@ -487,12 +487,8 @@ def left_over(view: View) -> Iterator[LaunchFinding]:
         )
     level = given.get("NCCL_NET_GDR_LEVEL")
     if level is not None and (placement is None or nodes_of(view) > 1) and level.value in _NEVER:
-        yield warning(
-            "setting-left-over",
-            f"NCCL_NET_GDR_LEVEL={level.value}: no NIC reaches the memory of a GPU (GPUDirect RDMA"
-            " is off)",
-            "leave out NCCL_NET_GDR_LEVEL, unless this is what you measure",
-        )
+        said = f"NCCL_NET_GDR_LEVEL={level.value}: no NIC reaches the memory of a GPU"
+        yield note("setting-left-over", f"{said} (GPUDirect RDMA is off)")
 
 
 @of_program
