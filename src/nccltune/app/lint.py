@@ -37,7 +37,12 @@ from nccltune.launch_lint.options import (
 )
 from nccltune.launch_lint.read import starts_something
 from nccltune.launch_lint.source import FoundCommand
-from nccltune.launch_lint.stated import checked_alone, judge_stated, stated_settings
+from nccltune.launch_lint.stated import (
+    checked_alone,
+    judge_boxes,
+    judge_stated,
+    stated_settings,
+)
 from nccltune.launch_lint.tasks import task_of
 from nccltune.launch_lint.words import quoted
 from nccltune.model.errors import InputError
@@ -350,6 +355,7 @@ def _lint_launch(
             if (finding.id, finding.message) not in known
         ]
         if not found and reasons:
+            findings += judge_boxes(rest)
             findings.append(checked_alone(given, reasons[0].message))
     if not (found or findings or is_output):
         findings += manifest.checked_pods(documents)

@@ -5,6 +5,7 @@ Such texts are environment files, values of Helm, patches of manifests, and scri
 from Python.
 """
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -12,8 +13,9 @@ from typing import NamedTuple
 from nccltune.launch_lint.command import LaunchCommand, LaunchContext, Prediction, View
 from nccltune.launch_lint.finding import LaunchFinding, note
 from nccltune.launch_lint.options import LOCAL
-from nccltune.launch_lint.rules import network, settings, variables
-from nccltune.launch_lint.words import Word
+from nccltune.launch_lint.rules import containers, network, settings, variables
+from nccltune.launch_lint.words import Word, split
+from nccltune.model.errors import InputError
 from nccltune.model.nccl_variables import PREFIX, nearest_variable
 
 _NAME = r"([A-Z][A-Z0-9_]{3,})"
@@ -97,6 +99,18 @@ def judge_stated(given: Sequence[StatedSetting], *, alone: bool) -> Iterator[Lau
         if name.startswith(PREFIX):
             values = [one.value or "nothing" for one in given if one.name == name]
             yield note("stated-twice", f"the text sets {name} to {' and to '.join(values)}")
+
+
+def judge_boxes(text: str) -> Iterator[LaunchFinding]:
+    """Yield what `docker run -e NCCL_...` lacks for NCCL, whatever the container starts."""
+    with contextlib.suppress(InputError):
+        for line in split(text):
+            words = tuple(word.text for word in line.words)
+            given = stated_settings(" ".join(words))
+            view = _view(given)
+            view = view._replace(site=view.site._replace(around=words if given else ()))
+            rules = (containers.shared_memory, containers.infiniband)
+            yield from _without_edits(rule(view) for rule in rules)
 
 
 _ALONE = (

@@ -269,13 +269,16 @@ BY_MPI = "mpirun -np 16 -H a:8,b:8"
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (f"{BY_MPI} docker run --gpus all img {BOX}", {"container-alone"}),
-        (f"{BY_MPI} docker run img {BOX}", {"container-alone", "container-without-gpus"}),
+        (f"{BY_MPI} docker run --gpus all img {BOX}", {"container-alone", "container-network"}),
+        (
+            f"{BY_MPI} docker run --network host img {BOX}",
+            {"container-alone", "container-without-gpus"},
+        ),
         (f"{BY_MPI} apptainer exec --nv --cleanenv a.sif {BOX}", {"container-alone"}),
         (f"{BY_MPI} apptainer exec a.sif {BOX}", {"container-without-gpus"}),
         (f"{BY_MPI} apptainer exec $OPTIONS $IMAGE {BOX}", set()),
         (f"{BY_MPI} apptainer exec --nv a.sif {BOX}", set()),
-        (f"{BY_MPI} podman run --env-host --device nvidia.com/gpu=all img {BOX}", set()),
+        (f"{BY_MPI} podman run --net=host --env-host --device nvidia.com/gpu=all img {BOX}", set()),
         (f"NCCL_ALGO=Ring srun -N 2 -n 16 enroot start img {BOX}", {"env-not-passed"}),
         (f"NCCL_ALGO=Ring docker exec c {BOX} -g 8", {"env-not-passed"}),
         (f"NCCL_ALGO=Ring docker exec c bash -c '{BOX} -g 8'", {"env-not-passed"}),

@@ -100,6 +100,27 @@ def test_variables_that_other_hosts_do_not_get_are_told_where_hosts_are_in_a_fil
 
 
 @pytest.mark.parametrize(
+    ("line", "option", "expected"),
+    [
+        ("#SBATCH -N 2", "", None),
+        ("#SBATCH -N 2", "--mca plm rsh", Severity.WARNING),
+        ("#SBATCH -N 2 --export=NONE", "", Severity.WARNING),
+        ("#PBS -l select=2:ngpus=8:mpiprocs=8", "", Severity.WARNING),
+    ],
+)
+def test_srun_passes_variables_on_to_open_mpi_s_daemons(
+    line: str, option: str, expected: Severity | None
+) -> None:
+    text = f"#!/bin/bash\n{line}\nexport NCCL_DEBUG=INFO\nmpirun -np 16 -N 8 {option} {TEST}\n"
+    assert severity(only(text), "env-not-exported") is expected
+
+
+def test_a_file_of_programs_needs_no_program() -> None:
+    for command in ("mpirun --app f", "mpiexec.hydra -configfile f"):
+        assert severity(only(command), "no-program") is None
+
+
+@pytest.mark.parametrize(
     "options",
     ["-n 256 -npernode 16 -hostfile h", "-np 16 -H a:16", "-N 16 -np 32 -H a:16,b:16"],
 )

@@ -217,6 +217,7 @@ SEVERAL = "mpirun -np 4 {} ./all_reduce_perf -b 8 -e 1G -f 2 -g 1"
     [
         ("nccl_log_%h.txt", "nccl_log_%h.%p.txt"),
         ("/tmp/a.b/log", "/tmp/a.b/log.%p"),
+        ("log.%r", "log.%p"),
         ("log.%h.%p", None),
         ("$HOME/log.$OMPI_COMM_WORLD_RANK", None),
         ("/dev/stderr", None),

@@ -32,6 +32,8 @@ from nccltune.launch_lint.translate import translated
 from nccltune.launch_lint.words import is_open
 
 _OF_TRANSPORT = ("UCX_", "OMPI_MCA_btl", "OMPI_MCA_pml")
+_OF_PROGRAMS = ("app", "appfile", "f", "configfile")
+"""Options that name a file with the programs to start."""
 _CONTROL = ("btl", "pml", "mtl", "osc", "coll")
 
 
@@ -226,7 +228,9 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
     before = (*command.lead, *command.launchers, *(w for o in command.options for w in o.words))
     if not command.program and command.lead and not is_command(before):
         return  # Prose that names a launcher.
-    if not view.command.program:
+    if not command.program:
+        if any(o.meaning == "rankfile" and o.name in _OF_PROGRAMS for o in command.options):
+            return
         yield error(
             "no-program",
             "the command names no program to start",

@@ -81,6 +81,22 @@ def fails(view: View) -> Iterator[LaunchFinding]:
     yield error("too-few-slots", f"nothing starts: {why}", fix, edits)
 
 
+def uncounted(view: View) -> Iterator[LaunchFinding]:
+    """Find `mpirun all_reduce_perf -g 8`: without hosts, a process for each core, all on 8 GPUs."""
+    ask, site, each = _ask(view), view.site, view.gpus_per_process or 1
+    is_said = ask.total or ask.per_node or ask.per_part or ask.unknown or site.slots or site.ran
+    is_placed = any(view.command.all(name) for name in ("host", "hostfile")) or site.workers
+    if each < 2 or is_said or is_placed or site.inherited or site.on_first or site.hosts:
+        return
+    if view.flavor.launcher is Launcher.OPENMPI:
+        yield warning(
+            "no-number",
+            "without -n and hosts, as many processes start as this machine has cores, and each"
+            f" uses {each} GPUs",
+            "add -n 1, or the hosts and -N 1",
+        )
+
+
 def wraps(view: View) -> Iterator[LaunchFinding]:
     """Find a total (-n) that is more than -ppn, or the slots, allow on all hosts together.
 
