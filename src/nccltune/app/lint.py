@@ -23,8 +23,10 @@ from nccltune.launch_lint import compose, manifest, output, source
 from nccltune.launch_lint.around import read_around
 from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.directives import never_started
 from nccltune.launch_lint.finding import LaunchFinding, note
 from nccltune.launch_lint.options import (
+    AZUREML,
     HYDRA,
     INTEL,
     ON_JOB,
@@ -35,7 +37,12 @@ from nccltune.launch_lint.options import (
 )
 from nccltune.launch_lint.read import starts_something
 from nccltune.launch_lint.source import FoundCommand
-from nccltune.launch_lint.stated import checked_alone, judge_stated, stated_settings
+from nccltune.launch_lint.stated import (
+    checked_alone,
+    judge_boxes,
+    judge_stated,
+    stated_settings,
+)
 from nccltune.launch_lint.tasks import task_of
 from nccltune.launch_lint.words import quoted
 from nccltune.model.errors import InputError
@@ -57,7 +64,8 @@ _ROW = re.compile(r"\s*\"?[\w-]+\"?\s*,\s*\"?\d[^,]*(?:,[^,]*){3,}")
 _MARKER = re.compile(r"^#+\s*nccltune:", re.M)
 _SCRIPT = re.compile(r"\A#!|^#SBATCH\b", re.M)
 _NAMES_LAUNCH = re.compile(
-    r"^[^#\n]*(?<![\w-])(?:(?:mpirun|mpiexec|srun|torchrun)\s+-|ray (?:start|submit|up|job) )",
+    r"^[^#\n]*(?<![\w-])(?:(?:mpirun|mpiexec|srun|torchrun)\s+-|ray (?:start|submit|up|job) "
+    r"|process_count_per_instance:)",
     re.M,
 )
 _KNOWN = (
@@ -320,6 +328,7 @@ def _lint_launch(
             found += source.from_text(rest, site)
     except InputError as raised:
         reasons.append(raised)
+    findings += [] if found else never_started(rest)
     findings += _unseen(
         [
             *(name for one in found for name in one.site.unseen),
@@ -346,13 +355,15 @@ def _lint_launch(
             if (finding.id, finding.message) not in known
         ]
         if not found and reasons:
+            findings += judge_boxes(rest)
             findings.append(checked_alone(given, reasons[0].message))
     if not (found or findings or is_output):
         findings += manifest.checked_pods(documents)
         if not findings:
             raise reasons[0]
-    if is_template:
-        # The line of the file has {{ }} where the command that was checked has unknown values.
+    if is_template or any(AZUREML in one.flavors for one in checks):
+        # The line of the file has {{ }} where the command that was checked has unknown values. That
+        # of a job of Azure ML has no launcher.
         checks = [one._replace(fixed=None) for one in checks]
     return LintedLaunch(name, checks, findings)
 

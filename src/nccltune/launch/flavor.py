@@ -23,6 +23,8 @@ class Launcher(enum.Enum):
     JSRUN = "jsrun"
     APRUN = "aprun"
     PALS = "pals"
+    HOROVOD = "horovodrun"
+    AZUREML = "azureml"
 
 
 STARTED = (
@@ -38,6 +40,7 @@ _NAMES = {
     Launcher.SLURM: "Slurm",
     Launcher.FLUX: "Flux",
     Launcher.PALS: "Cray PALS",
+    Launcher.AZUREML: "Azure ML",
 }
 
 

@@ -196,7 +196,7 @@ def _without_round(checked: LaunchCheck) -> LaunchCheck:
 
 
 def _names(site: LaunchContext) -> list[str]:
-    return [name for name, _ in site.exported]
+    return [*(name for name, _ in site.exported), *(f"module:{name}" for name in site.modules)]
 
 
 def _compared(checked: LaunchCheck) -> tuple[object, ...]:

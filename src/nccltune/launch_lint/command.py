@@ -131,7 +131,9 @@ class LaunchContext(NamedTuple):
     - `service`: the service of a Compose file that starts the command, "" if none does.
     - `folder`: the folder of the file with the command, "" if there is none.
     - `files`: texts of host files that the text around the command shows, by their names.
-    - `on_first`: whether the batch script of a Slurm job runs the line: on its first node only.
+    - `on_first`: the scheduler whose batch script runs the line: on its first node only. "" else.
+    - `modules`: the modules that the script loads.
+    - `is_spread`: whether a line of the script starts anything on other nodes.
     - `is_begun`: whether the command is the value of a variable, behind which more may follow.
     - `unseen`: files that the script reads with `source` and that are not here.
     - `scope`, `assumed`: what the shell knows at the command, and what was assumed to expand it.
@@ -159,7 +161,9 @@ class LaunchContext(NamedTuple):
     files: tuple[tuple[str, str], ...] = ()
     unseen: tuple[str, ...] = ()
     is_begun: bool = False
-    on_first: bool = False
+    on_first: str = ""
+    modules: tuple[str, ...] = ()
+    is_spread: bool = False
 
     def asked(self, meaning: str) -> Option | None:
         """Return the last option of the allocation with this meaning, or None."""
@@ -202,7 +206,7 @@ class Prediction(NamedTuple):
     that the launcher gives to a process, None if it leaves that open. `inner` is the
     launcher that each process is. `is_inner` tells that it is the prediction for an mpirun that the
     command's only process is. `awaited` is the number of nodes that a launcher of PyTorch waits for
-    on the only node that it is started on, 0 if it does not.
+    on the only node of several that it is started on: 1 for a job of one node, 0 if it runs on all.
     """
 
     placement: Placement | None

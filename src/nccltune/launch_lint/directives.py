@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read the nodes, slots and GPUs that a script asks its scheduler for: #SBATCH, #PBS, #BSUB, #$."""
 
+import contextlib
 import re
 from collections.abc import Iterator
 
 from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.finding import LaunchFinding, note, warning
 from nccltune.launch_lint.options import FLUX, SLURM
-from nccltune.launch_lint.read import read_options
-from nccltune.launch_lint.words import Word, split, whole_number
+from nccltune.launch_lint.read import read_options, script_of
+from nccltune.launch_lint.words import Line, Word, split, whole_number
+from nccltune.model.errors import InputError
+from nccltune.model.scale import count
 
 _CHUNK = re.compile(r"(\d+)?((?::?[A-Za-z_]\w*=[^:+\s]+)*)")
 _OF_LSF = {
@@ -35,13 +39,56 @@ def with_directives(text: str, site: LaunchContext) -> LaunchContext:
     site = _of_lsf(text, _of_pbs(text, _of_flux(text, site)))
     known = [(name, match[1]) for name, of in _NUMBERS if (match := of.search(text)) is not None]
     site = site._replace(exported=(*site.exported, *known))
-    on_first = site.on_first or (bool(inherited) and not _SPREADS.search(_substituted(text)))
+    plain = _substituted(text)
+    of_batch = "Slurm" if inherited else next((n for n, of in _BATCH if of.search(text)), "")
+    on_first = site.on_first or ("" if _SPREADS.search(plain) else of_batch)
+    is_spread = site.is_spread or _STARTS.search(plain) is not None
     site = site._replace(inherited=(*site.inherited, *inherited), on_first=on_first)
+    modules = [name.lower() for line in _LOADS.findall(text) for name in line.split()]
+    site = site._replace(is_spread=is_spread, modules=(*site.modules, *modules))
     return allocated(site)
 
 
+_BATCH = (("PBS", re.compile(r"^#PBS\b", re.M)), ("LSF", re.compile(r"^#BSUB\b", re.M)))
+
+
+def never_started(text: str) -> Iterator[LaunchFinding]:
+    """Yield the finding on a batch script of several tasks that starts a program of Python once.
+
+    Other scripts have none, nor one with a line that may start the tasks: srun, or another script.
+    """
+    site = with_directives(text, LaunchContext())
+    lines: list[Line] = []
+    with contextlib.suppress(InputError):
+        lines = split(text) if site.on_first and not site.is_spread else []
+    heads = [line for line in lines if line.words and line.words[0].text not in ("source", ".")]
+    scripts = [name for line in heads if (name := script_of(line.words)) is not None]
+    is_open = any(line.words[0].text.startswith(("$", "./", "/")) for line in heads)
+    if not scripts or is_open or not all(name.endswith(".py") for name in scripts):
+        return
+    nodes = site.nodes or 1
+    tasks = (site.slots or 1) * nodes
+    said = (
+        f"{site.on_first} runs the batch script once, on the first node: {scripts[-1]} starts once"
+    )
+    if nodes > 1:
+        start = {"PBS": "mpiexec", "LSF": "jsrun or mpirun"}.get(site.on_first, "srun")
+        idle = f"{said}, and nothing starts it on {count(nodes - 1, 'other')}"
+        yield warning("batch-alone", idle, f"start it with {start}")
+    elif site.on_first == "Slurm" and tasks > 1 and site.gpus == tasks:
+        said += f". If it waits for {tasks} tasks of the job, as Lightning does, it hangs"
+        yield note("batch-alone", said, "start it with srun")
+
+
+_LOADS = re.compile(r"^[ \t]*(?:module (?:load|add|swap \S+)|ml(?: load)?)[ \t]+([^#;&|\n]*)", re.M)
+_REMOTE = (
+    r"^[^#\n]*?\b(?:srun|ssh|pdsh|clush|parallel|mpirun|mpiexec|prun|pbsdsh|pbs_tmrsh|blaunch|jsrun"
+    r"|aprun|horovodrun|xargs)\s"
+)
+_STARTS = re.compile(_REMOTE, re.M)
+"""A line that may start anything on other nodes."""
 _SPREADS = re.compile(
-    r"^[^#\n]*?\b(?:srun|ssh|pdsh|clush|parallel|mpirun|mpiexec|prun)\s[^\n]*?"
+    rf"{_REMOTE}[^\n]*?"
     r"(?:\b(?:ba)?sh\b|torch|accelerate|\$0|\s[\"']?\$\{?\w+\}?[\"']?\s*(?:&.*)?$)",
     re.M,
 )

@@ -42,6 +42,8 @@ def hosts_of(
         found = hostfile(file.value, flavor, site)
         if found is not None:
             return found, None
+    if flavor.launcher is Launcher.HOROVOD and total is not None and site.nodes is None:
+        return (Host(None, total),), None
     if site.hosts:
         return _merged(list(site.hosts), site.slots or site.gpus_per_node), None
     # More processes on a node than GPUs are assumed: the node has as many.

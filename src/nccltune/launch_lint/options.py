@@ -8,7 +8,8 @@ meaning, of which several share a row, are valid, but no rule uses them.
 
 Sources: the help texts and sources of Open MPI 4.1.4 and 5.0.11, MPICH's hydra 4.0.2, Slurm 20.11
 to 26.05 (srun, sbatch), pyxis of 2026, torchrun of PyTorch 2.9, flux-core of 2026, jsrun of IBM's
-Job Step Manager 10.4, aprun of Cray ALPS, mpiexec of Cray PALS, DeepSpeed 0.17 and Accelerate 1.10.
+Job Step Manager 10.4, aprun of Cray ALPS, mpiexec of Cray PALS, DeepSpeed 0.17, Accelerate 1.10
+and horovodrun of Horovod 0.28. `azureml` stands for the distribution of a job of Azure ML.
 Each option of hydra was tried with Intel MPI 2021.18.
 """
 
@@ -55,6 +56,8 @@ FLUX = Flavor(Launcher.FLUX)
 JSRUN = Flavor(Launcher.JSRUN)
 APRUN = Flavor(Launcher.APRUN)
 PALS = Flavor(Launcher.PALS)
+HOROVOD = Flavor(Launcher.HOROVOD)
+AZUREML = Flavor(Launcher.AZUREML)
 LOCAL = Flavor(Launcher.LOCAL)
 
 COMMON: dict[Flavor, dict[str, Spec]] = {
@@ -70,10 +73,11 @@ COMMON: dict[Flavor, dict[str, Spec]] = {
 
 TRAINERS = (TORCHRUN, DEEPSPEED, ACCELERATE)
 """Launchers that start the processes of PyTorch on each node, often below another launcher."""
-ON_JOB = (FLUX, JSRUN, APRUN, PALS)
+ON_JOB = (FLUX, JSRUN, APRUN, PALS, AZUREML)
 """Launchers that get their nodes from a job of the site's scheduler."""
 
-TABLES = COMMON | {one: _ROWS[one.launcher.value] for one in (DEEPSPEED, ACCELERATE, *ON_JOB)}
+_OTHERS = (DEEPSPEED, ACCELERATE, HOROVOD, *ON_JOB)
+TABLES = COMMON | {one: _ROWS[one.launcher.value] for one in _OTHERS}
 """Options of each launcher."""
 
 LAUNCHER_TABLES = tuple(TABLES[one] for one in (OPENMPI_4, HYDRA, SLURM, OPENMPI_5, INTEL))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.placement import NodePlacement, Placement
+from nccltune.launch.program import is_nccl_test
 from nccltune.launch_lint.command import (
     Host,
     LaunchCommand,
@@ -29,7 +30,7 @@ from nccltune.launch_lint.hosts import (
 )
 from nccltune.launch_lint.options import ON_JOB, OPENMPI_4, SLURM, TRAINERS
 from nccltune.launch_lint.scheduled import predict_on_job
-from nccltune.launch_lint.training import predict_training
+from nccltune.launch_lint.training import on_first, predict_training
 from nccltune.launch_lint.words import is_open, substitution_end, whole_number
 from nccltune.model.scale import count
 
@@ -77,7 +78,8 @@ def predict(
         if site.rank:
             why = f"the script reads {site.rank}: a launcher that is not shown starts it"
             return Prediction(None, one, unknown=why)
-        return Prediction(Placement((NodePlacement(None, 1),), gpus or 1), one)
+        found = Prediction(Placement((NodePlacement(None, 1),), gpus or 1), one)
+        return on_first(found, command, site) if gpus is not None else found
     if flavor in TRAINERS:
         return predict_training(command, flavor, site)
     if flavor in ON_JOB and command.hidden is not None:
@@ -194,6 +196,8 @@ def _counts(
         most = max(site.gpus_per_node, ask.per_node or 0, ask.total or 0 if ask.by_node else 0)
         slots = [most if host.slots is None else host.slots for host in hosts]
         return openmpi(ask, slots, flavor == OPENMPI_4)
+    if flavor.launcher is Launcher.HOROVOD:
+        return openmpi(ask, [host.slots or 1 for host in hosts], is_4=True)
     if flavor.launcher is Launcher.HYDRA:
         return hydra(ask, [1 if host.slots is None else host.slots for host in hosts])
     return slurm(ask, len(hosts))
@@ -204,7 +208,7 @@ def placement_options(
 ) -> PlacementOptions:
     """Return the numbers of processes that the options set."""
     is_openmpi = flavor.launcher is Launcher.OPENMPI
-    kinds = ("rankfile", "multi_prog") if is_openmpi else ("per_socket", "rankfile", "multi_prog")
+    kinds = ("rankfile", "multi_prog", *(() if is_openmpi else ("per_socket", "elastic")))
     unread = [o for name in kinds for o in command.all(name)]
     unknown = f"{unread[0].words[0].text} is given, which this does not read" if unread else None
     total = _number(command.last("total") or _inherited(site, "total", flavor))
@@ -225,8 +229,13 @@ def placement_options(
     per_node = per_node if mapped.per_node is None else mapped.per_node
     per_part = per_part if mapped.per_part is None else mapped.per_part
     unknown = unknown or mapped.unknown
+    if flavor.launcher is Launcher.HOROVOD and total is None and site.gpus is None:
+        unknown = "without -np one for each GPU of a job of LSF; elsewhere horovodrun refuses"
     unknown = unknown or (command.hidden if total is None and per_node is None else None)
     unknown = _unknown_nodes(command, site, flavor) or unknown
+    if taken := [o.words for o in command.options if any(map(is_nccl_test, o.values))]:
+        unknown = f"{taken[0][0].text} takes {taken[0][-1].text} for its value"
+        total = None
     processes = total if isinstance(total, int) else None
     counted = ((per_part, f"processes per {mapped.part}"), (per_node, "processes per node"))
     for number, what in (*counted, (total, "processes")):

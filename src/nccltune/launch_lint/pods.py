@@ -140,7 +140,8 @@ def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
     pods = pods_of(document)
     for pod in pods:
         yield from _gpus(document, pod, pods)
-        yield from _shared_memory(pod)
+        if pod.role != "Launcher" or at(document, "spec", "runLauncherAsWorker"):
+            yield from _shared_memory(pod)
         yield from _locked_memory(pod)
         yield from _host_network(document, pod)
         if placeholder_in(document) is None:
@@ -417,6 +418,13 @@ def _mpi_job(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFi
     workers = next((pod for pod in pods if pod.role == "Worker"), None)
     if launcher is None or workers is None:
         return
+    if launcher.gpus and not at(document, "spec", "runLauncherAsWorker"):
+        yield warning(
+            "idle-gpus",
+            f"Launcher: it asks for {count(launcher.gpus, 'GPU')}, and mpirun places the processes"
+            " on the Workers",
+            "leave its GPUs out, or set runLauncherAsWorker: true",
+        )
     slots = at(document, "spec", "slotsPerWorker")
     if slots is None:
         slots = 1

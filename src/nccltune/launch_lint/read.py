@@ -12,9 +12,11 @@ from nccltune.launch_lint.command import UNKNOWN_OPTIONS, UNLISTED, LaunchComman
 from nccltune.launch_lint.options import (
     ACCELERATE,
     APRUN,
+    AZUREML,
     COMMON,
     DEEPSPEED,
     FLUX,
+    HOROVOD,
     HYDRA,
     INTEL,
     JSRUN,
@@ -50,6 +52,8 @@ _BY_NAME: dict[str, tuple[Flavor, ...]] = {
     "flux submit": (FLUX,),
     "jsrun": (JSRUN,),
     "aprun": (APRUN,),
+    "horovodrun": (HOROVOD,),
+    "azureml": (AZUREML,),
 }
 _PYTHON = re.compile(r"python[\d.]*")
 _MODULES = {
@@ -57,6 +61,7 @@ _MODULES = {
     "torch.distributed.launch": "torchrun",
     "deepspeed.launcher.runner": "deepspeed",
     "accelerate.commands.launch": "accelerate launch",
+    "horovod.runner.launch": "horovodrun",
 }
 WRAPPERS = frozenset(
     listed("""
@@ -70,7 +75,12 @@ _ABBREVIATED = (SLURM, DEEPSPEED)
 _GLUED_BY = (SLURM, FLUX, JSRUN, APRUN, DEEPSPEED)
 """Launchers that take the value of a short option in the same word: -N2."""
 _ASKS_FOR_PATH = frozenset({"-v", "-V", "which", "type", "hash"})
-_INTELS = re.compile(r"/(?:intel|oneapi|impi)[^/]*/|^I_MPI_")
+_SIGNS = (
+    (INTEL, re.compile(r"/(?:intel|oneapi|impi)[^/]*/|^I_MPI_|^module:(?:intel-?mpi|impi)")),
+    (HYDRA, re.compile(r"^(?:MPICH|MV2|MPIR_CVAR)_|^module:(?:cray-)?(?:mpich|mvapich)")),
+    (OPENMPI_4, re.compile(r"^OMPI_MCA_|^module:(?:openmpi|hpcx)")),
+)
+"""What shows whose `mpirun` it is: a path, a variable, or a module that the script loads."""
 _SHORT = 3
 _GLUED = re.compile(r"-([a-zA-Z])(.+)")
 
@@ -113,7 +123,8 @@ def no_launcher(lines: Iterable[Line] = ()) -> InputError:
     return InputError(
         "no launch command is in this text",
         hint="looked for mpirun, mpiexec, prterun, srun, torchrun, deepspeed, accelerate launch,"
-        " flux run, jsrun, aprun and the programs of nccl-tests; for a file, give its path",
+        " horovodrun, flux run, jsrun, aprun and the programs of nccl-tests; for a file, give its"
+        " path",
     )
 
 
@@ -260,8 +271,8 @@ def read(
         words = line.words
         return {LOCAL: LaunchCommand(words[:at], Word("", ""), (), words[at:], line.tail)}
     texts = (*(word.text for word in line.words), *names)
-    intels = any(_INTELS.search(text) for text in texts)
-    flavors = _flavors(line.words[at].text, wanted, intels=intels)
+    shown = {sign for sign, of in _SIGNS if any(map(of.search, texts))}
+    flavors = _flavors(line.words[at].text, wanted, shown)
     found = {flavor: _read(line, at, flavor) for flavor in flavors}
     if wanted:
         return found
@@ -295,13 +306,19 @@ def read(
     return {flavor: found[flavor] for flavor in kept}
 
 
-def _flavors(launcher: str, wanted: Sequence[Flavor], *, intels: bool) -> tuple[Flavor, ...]:
+def _flavors(launcher: str, wanted: Sequence[Flavor], shown: set[Flavor]) -> tuple[Flavor, ...]:
     path = PurePosixPath(launcher)
     possible = _BY_NAME[path.name]
     if any(part in launcher for part in ("mpich", "hydra")):
         possible = tuple(flavor for flavor in possible if flavor.launcher is Launcher.HYDRA)
+    if not wanted and INTEL in shown and INTEL in possible:
+        return (INTEL,)
     if not wanted:
-        return (INTEL,) if intels and INTEL in possible else possible
+        # Signs of two libraries show neither.
+        family = {flavor.launcher for flavor in shown} if len(shown) == 1 else set()
+        alike = {Launcher.HYDRA: (Launcher.HYDRA, Launcher.PALS)}
+        kinds = [kind for one in family for kind in alike.get(one, (one,))]
+        return tuple(flavor for flavor in possible if flavor.launcher in kinds) or possible
     kept = tuple(flavor for flavor in wanted if flavor in possible)
     if not kept:
         raise InputError(

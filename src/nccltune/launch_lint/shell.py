@@ -24,7 +24,10 @@ _PART = re.compile(r"([A-Za-z_]\w*)(%%?|##?|//?|:)(.*)", re.DOTALL)
 _SLASH = re.compile(r"(?<!\\)/")
 _ARRAY = re.compile(r"(#?)(?:([A-Za-z_]\w*)\[[@*]\]|[@*])(?::([0-9]{1,4})(?::([0-9]{1,4}))?)?")
 """`NAME[@]` or the arguments `@`; `#` before it counts, `:FROM:NUMBER` behind it takes a part."""
-_FILTER = r"(?:sort(?: -u)?|uniq|grep -v [\"']?\^\S+|awk '\{ ?print \$1 ?\}'|cut -d\S* ?\S* -f ?1)"
+_FILTER = (
+    r"(?:sort(?: -u)?|uniq|grep -v [\"']?(?:\^|login|batch)\S*|awk '\{ ?print \$1 ?\}'"
+    r"|cut -d\S* ?\S* -f ?1)"
+)
 _COUNTER = r"(?:wc -l|sed -n [\"']?\$=[\"']?|awk [\"']END ?\{ ?print NR ?\}[\"']|grep -c \S+)"
 _LINES = re.compile(
     rf"(?:{_COUNTER} <? ?(?P<counted>[^\s|]+)"
@@ -44,6 +47,7 @@ _GPUS = re.compile(
 )
 _PATH_OF = re.compile(r"(?:which|command -v|type -P) ([\w./-]+)")
 _HOSTNAMES = re.compile(r"scontrol show hostnames?(?: \S+)? ?\| ?wc -l")
+LSF_HOSTFILE = "$LSB_DJOB_HOSTFILE"
 OPERATORS_HOSTFILE = "/etc/mpi/hostfile"
 """The file in which the MPI Operator writes a line for each worker."""
 _HOSTLIST = re.compile(r"\$\(\s*scontrol show hostnames?[^|]*\)")
@@ -367,7 +371,10 @@ class _Expansion:
         lines = _LINES.fullmatch(text)
         if lines is not None:
             is_unique = "sort -u" in text or "uniq" in text
-            return self._lines((lines["counted"] or lines["listed"]).strip("\"'"), is_unique)
+            name = (lines["counted"] or lines["listed"]).strip("\"'")
+            if name == LSF_HOSTFILE and not (is_unique and "batch" in text):
+                return None  # A line for each slot, and for the host of the batch script.
+            return self._lines(name, is_unique)
         if (joined := _JOINED.fullmatch(text)) is not None:
             name = joined["cat"] or joined["paste"]
             files = self._scope.files or {}

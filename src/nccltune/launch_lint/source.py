@@ -35,6 +35,7 @@ from nccltune.launch_lint.read import (
     starts_something,
 )
 from nccltune.launch_lint.shell import (
+    LSF_HOSTFILE,
     OPERATORS_HOSTFILE,
     ShellScope,
     ShellValue,
@@ -193,7 +194,7 @@ class _Script:
 
     def run_uncalled(self) -> None:
         """Follow the functions that no line calls, from the last on: it may call earlier ones."""
-        self._site = self._site._replace(on_first=False)
+        self._site = self._site._replace(on_first="")
         while left := [name for name in self._functions if name not in self._called]:
             self._called.add(left[-1])
             self.run(self._functions[left[-1]].body)
@@ -447,10 +448,10 @@ class _Script:
         is_own = names[:1] in (["cat"], ["tee"], ["sbatch"], ["qsub"], ["bsub"], ["sudo"])
         text, assumed = here_text(text, self._scope if is_own else None)
         site = around._replace(scope=None, assumed=assumed) if is_own else around
-        site = site._replace(on_first=False)  # Whoever reads the file may start it on each node.
+        site = site._replace(on_first="")  # Whoever reads the file may start it on each node.
         if names[:1] == ["sbatch"]:
             options = read_options(line.words[1:-1], SLURM)
-            site = site._replace(inherited=(*site.inherited, *options), on_first=True)
+            site = site._replace(inherited=(*site.inherited, *options), on_first="Slurm")
             site = allocated(site)
         with contextlib.suppress(InputError):
             self._add(*from_text(text, site))
@@ -536,6 +537,8 @@ def _scope(site: LaunchContext) -> ShellScope:
         hosts = [f"node{n}" for n in range(min(site.nodes, MAX_ROUNDS * MAX_ROUNDS))]
         values.setdefault("PBS_NODEFILE", ShellValue("$PBS_NODEFILE"))
         files["$PBS_NODEFILE"] = "".join(f"{host}\n" * (site.slots or 1) for host in hosts)
+        values.setdefault("LSB_DJOB_HOSTFILE", ShellValue(LSF_HOSTFILE))
+        files[LSF_HOSTFILE] = "\n".join(hosts)
     return ShellScope(values, {}, site.nodes, site.gpus_per_node, site.workers, files)
 
 
@@ -558,12 +561,12 @@ def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchCon
         if wrapped is None:
             return None
         inherited = (*site.inherited, *options)
-        return wrapped, allocated(site._replace(inherited=inherited, on_first=True))
+        return wrapped, allocated(site._replace(inherited=inherited, on_first="Slurm"))
     given = {word.text: following.text for word, following in itertools.pairwise(words)}
     if is_launcher(given.get("--master-command", "")) and "--master-args" in given:
         return f"{given['--master-command']} {given['--master-args']}", site  # Of Run:ai.
     if names[0] in ("ssh", "pdsh") and " " in words[-1].text:
-        return words[-1].text, site._replace(on_first=False)
+        return words[-1].text, site._replace(on_first="")
     for at, name in enumerate(names[:-2]):
         # `docker run --entrypoint=bash IMAGE -c SCRIPT` has the image between.
         gap = 1 + ("--entrypoint" in (words[at].text.partition("=")[0], words[at - 1].text))

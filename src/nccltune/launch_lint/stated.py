@@ -5,6 +5,7 @@ Such texts are environment files, values of Helm, patches of manifests, and scri
 from Python.
 """
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -12,8 +13,9 @@ from typing import NamedTuple
 from nccltune.launch_lint.command import LaunchCommand, LaunchContext, Prediction, View
 from nccltune.launch_lint.finding import LaunchFinding, note
 from nccltune.launch_lint.options import LOCAL
-from nccltune.launch_lint.rules import network, settings, variables
-from nccltune.launch_lint.words import Word
+from nccltune.launch_lint.rules import containers, network, settings, variables
+from nccltune.launch_lint.words import Word, split
+from nccltune.model.errors import InputError
 from nccltune.model.nccl_variables import PREFIX, nearest_variable
 
 _NAME = r"([A-Z][A-Z0-9_]{3,})"
@@ -32,6 +34,8 @@ _FORMS = tuple(
         rf"^[ \t]*(?:ENV|setenv|-genv)[ \t]+{_NAME}[ \t=]+{_VALUE}",
         # More words behind the value are a sentence.
         rf"^[ \t]*(?:-[ \t]+)?{_NAME}[ \t]*:[ \t]+{_VALUE}[ \t\r]*$",
+        # Of Python or TOML.
+        rf"""^[ \t]*{_NAME}[ \t]+=[ \t]*("[^"\n]*"|'[^'\n]*')[ \t,;\r]*$""",
         rf"""["']{_NAME}["'][ \t]*\]?[ \t]*[:=,][ \t]*{_VALUE}""",
         rf"""\bname["']?:[ \t]*["']?{_NAME}["']?\s*,?\s*["']?value["']?:[ \t]*{_VALUE}""",
     )
@@ -87,10 +91,26 @@ def judge_stated(given: Sequence[StatedSetting], *, alone: bool) -> Iterator[Lau
         # What the text reads itself may be a name of its own.
         yield from _without_edits(rule(view) for rule in _ALONE[one.is_read :])
     # With two values of one name, it is unknown which holds beside the others.
-    if len(set(names)) == len(names):
-        view = _view(given)
-        rules = _TOGETHER if alone else (variables.left_over,)
-        yield from _without_edits(rule(view) for rule in rules)
+    twice = {name: None for name in names if names.count(name) > 1}
+    rules = _TOGETHER if alone and not twice else (variables.left_over,)
+    view = _view([one for one in given if one.name not in twice])
+    yield from _without_edits(rule(view) for rule in rules)
+    for name in twice if alone else ():
+        if name.startswith(PREFIX):
+            values = [one.value or "nothing" for one in given if one.name == name]
+            yield note("stated-twice", f"the text sets {name} to {' and to '.join(values)}")
+
+
+def judge_boxes(text: str) -> Iterator[LaunchFinding]:
+    """Yield what `docker run -e NCCL_...` lacks for NCCL, whatever the container starts."""
+    with contextlib.suppress(InputError):
+        for line in split(text):
+            words = tuple(word.text for word in line.words)
+            given = stated_settings(" ".join(words))
+            view = _view(given)
+            view = view._replace(site=view.site._replace(around=words if given else ()))
+            rules = (containers.shared_memory, containers.infiniband)
+            yield from _without_edits(rule(view) for rule in rules)
 
 
 _ALONE = (

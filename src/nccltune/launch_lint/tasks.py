@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the commands in task files of SkyPilot and dstack."""
+"""Find the commands in task files of SkyPilot and dstack, and in jobs of Azure ML."""
 
 import contextlib
 import re
@@ -11,19 +11,22 @@ from nccltune.launch_lint.pods import at, mapping
 from nccltune.launch_lint.words import whole_number
 from nccltune.model.errors import InputError
 
-_TASK = re.compile(r"^(?:run|commands):", re.M)
+_TASK = re.compile(r"^(?:run|commands?):", re.M)
 
 
 def task_of(text: str, site: LaunchContext) -> tuple[str, LaunchContext] | None:
     """Return the script of a task file, with the nodes and variables that it runs with, or None.
 
-    Sources: the environment variables in the documentation of SkyPilot and of dstack.
+    Sources: the environment variables in the documentation of SkyPilot and of dstack, and Azure
+    ML's reference of the YAML of a command job.
     """
     task: dict[Any, Any] = {}
     if _TASK.search(text):
         with contextlib.suppress(InputError):
             task = mapping(next(iter(load_documents(text, "")), None))
     run, commands = task.get("run"), task.get("commands")
+    if isinstance(task.get("command"), str) and {"compute", "environment", "$schema"} & set(task):
+        return _of_azure(task, site)
     if isinstance(run, str):
         gpus = _gpus(at(task, "resources", "accelerators"))
         number = whole_number(str(task.get("num_nodes", 1)))
@@ -53,6 +56,34 @@ def task_of(text: str, site: LaunchContext) -> tuple[str, LaunchContext] | None:
 
 
 _MOST = 1024
+
+
+def _of_azure(task: dict[Any, Any], site: LaunchContext) -> tuple[str, LaunchContext]:
+    """Return the command of a job of Azure ML, behind a launcher that stands for its distribution.
+
+    Azure ML starts the command `process_count_per_instance` times on each instance, and sets the
+    variables of the ranks for it.
+    """
+    command = str(task["command"]).strip()
+    given = {str(name): str(value) for name, value in mapping(task.get("inputs")).items()}
+    command = _INPUT.sub(lambda match: given.get(match[1], f"${match[1]}"), command)
+    kind = str(at(task, "distribution", "type") or "").lower()
+    each, number = (
+        whole_number(str(value or 1))
+        for value in (
+            at(task, "distribution", "process_count_per_instance"),
+            at(task, "resources", "instance_count"),
+        )
+    )
+    site = _with(site, mapping(task.get("environment_variables")))
+    site = site._replace(nodes=number or site.nodes)
+    if kind in ("pytorch", "mpi") and each and number:
+        *setup, last = re.split(r"\s*(?:&&|;|\n)\s*", command)
+        command = "\n".join([*setup, f"azureml -n {each * number} --ppn {each} {last}"])
+    return command, site
+
+
+_INPUT = re.compile(r"\$\{\{\s*(?:inputs|outputs)\.(\w+)\s*\}\}")
 
 
 def _with(site: LaunchContext, values: dict[Any, Any]) -> LaunchContext:

@@ -26,19 +26,19 @@ def predict_training(command: LaunchCommand, flavor: Flavor, site: LaunchContext
     if command.hidden is not None and (each is None or command.last("nodes") is None):
         return Prediction(None, (), unknown=command.hidden)
     if flavor.launcher is Launcher.TORCHRUN:
-        return _on_first(_torchrun(command, site), command, site)
+        return on_first(_torchrun(command, site), command, site)
     refused = [option.words[0].text for option in command.options if option.meaning is None]
     if refused:
         return Prediction(None, (), fails=f"{refused[0]} is refused")
     if flavor.launcher is Launcher.DEEPSPEED:
-        return _deepspeed(command, site)
-    return _on_first(_accelerate(command, site), command, site)
+        return on_first(_deepspeed(command, site), command, site)
+    return on_first(_accelerate(command, site), command, site)
 
 
 _ELSEWHERE = frozenset(listed("ssh pdsh clush parallel srun mpirun mpiexec xargs"))
 
 
-def _on_first(found: Prediction, command: LaunchCommand, site: LaunchContext) -> Prediction:
+def on_first(found: Prediction, command: LaunchCommand, site: LaunchContext) -> Prediction:
     """Return the prediction for the first node alone, if a batch script runs the line there.
 
     The line itself may reach other nodes: `ssh HOST`, a variable, --deepspeed_hostfile.
@@ -48,8 +48,12 @@ def _on_first(found: Prediction, command: LaunchCommand, site: LaunchContext) ->
     placement = found.placement
     if placement is None or not site.on_first or (site.nodes or 1) < 2 or reaches:
         return found
-    if len(placement.nodes) < 2 or command.last("hostfile") is not None:
+    if command.last("hostfile") is not None:
         return found
+    if len(placement.nodes) < 2:
+        # Several chunks of PBS with fewer GPUs than the processes use may be one node.
+        is_chunk = site.on_first == "PBS" and placement.most > (site.gpus or 0)
+        return found if site.is_spread or is_chunk else found._replace(awaited=1)
     alone = placement._replace(nodes=placement.nodes[:1])
     return found._replace(placement=alone, hosts=found.hosts[:1], awaited=len(placement.nodes))
 

@@ -60,8 +60,8 @@ def _word_fault(variable: NcclVariable, value: str) -> tuple[str, str | None] | 
         nearer = [_near(part, words) if part in bad else part for part in parts]
         lead = "^" if value.startswith("^") else ""
         sign = "," if variable.kind == "words" else "|"
-        right = lead + sign.join(str(part) for part in nearer) if all(nearer) else None
-        return f"{bad[0]!r} is none of {', '.join(words)}", right
+        kept = list(dict.fromkeys(filter(None, nearer)))
+        return f"{bad[0]!r} is none of {', '.join(words)}", lead + sign.join(kept) or None
     return None
 
 
@@ -114,6 +114,9 @@ def _bytes(value: str) -> str | None:
     return str(int(match[1]) << {"k": 10, "m": 20, "g": 30}[match[2].lower()])
 
 
+_MEANT = {"IB": "NET", "IPV4": "AF_INET", "IPV6": "AF_INET6"}
+
+
 def _near(word: str, words: tuple[str, ...]) -> str | None:
     plain = word.strip().upper().strip("'\"")
     if plain in words:
@@ -122,6 +125,8 @@ def _near(word: str, words: tuple[str, ...]) -> str | None:
         plain = "WARN"
     elif plain in ("DEBUG", "VERBOSE", "1", "TRUE", "ON"):
         plain = "INFO"
+    elif _MEANT.get(plain) in words:
+        return _MEANT[plain]
     elif plain.startswith(("NO", "OFF", "DISABLE", "FALSE", "0")):
         return "NONE" if "NONE" in words else None
     return nearest(plain, words)

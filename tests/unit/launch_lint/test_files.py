@@ -83,6 +83,24 @@ run: |
   COMMAND
 """
 OF_TORCH = "torchrun --nnodes=$N --nproc-per-node=$SKYPILOT_NUM_GPUS_PER_NODE --master-addr=$HEAD"
+AZURE = """$schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json
+command: >-
+  echo $NODE_RANK && COMMAND
+inputs: {nodes: 2}
+environment: azureml:pt@latest
+compute: azureml:gpu
+distribution: {type: pytorch, process_count_per_instance: 8}
+resources: {instance_count: 2}
+environment_variables: {NCCL_DEBUG: INOF}
+"""
+BATCH = """#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --gpus-per-node=4
+source env.sh
+python t.py --epochs 2
+"""
+OF_NODES = "accelerate launch --num_machines ${{inputs.nodes}} --num_processes 32 --machine_rank"
 KUSTOMIZATION = """apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources: [../base]
@@ -334,6 +352,49 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
             "4 on each of 3",
             "not known",
         ),
+        (
+            {"a.yml": AZURE.replace("COMMAND", "python t.py ${{inputs.nodes}}")},
+            "16 processes, 8 on each of 2 nodes  (Azure ML)",
+            "nested-launcher",
+        ),
+        (
+            {"a.yml": AZURE.replace("COMMAND", "accelerate launch --num_processes 8 t.py")},
+            "Write process_count_per_instance: 1",
+            "ok",
+        ),
+        (
+            {
+                "a.yml": AZURE.replace("instance: 8", "instance: 1").replace(
+                    "COMMAND", f"{OF_NODES} $NODE_RANK --main_process_ip $MASTER_ADDR t.py"
+                )
+            },
+            "1 on each of 2 nodes; accelerate starts 16 in each = 32 ranks",
+            "inner",
+        ),
+        ({"a.yml": AZURE.replace("COMMAND", "python t.py")}, "Write NCCL_DEBUG=INFO", "fixed"),
+        (
+            {"j.sh": BATCH},
+            "t.py starts once, and nothing starts it on 1 other. Start it with srun",
+            "hint",
+        ),
+        (
+            {"j.sh": BATCH.replace("=2", "=1")},
+            "If it waits for 4 tasks of the job, as Li",
+            "warning",
+        ),
+        (
+            {"j.sh": "#!/bin/sh\n#PBS -l select=2:ngpus=4\npython t.py\n"},
+            "PBS runs the batch script once, on the first node: t.py starts once",
+            "srun",
+        ),
+        (
+            {"j.sh": f"{BATCH}srun python t.py\n"},
+            "8 processes, 4 on each of 2 nodes",
+            "starts once",
+        ),
+        ({"j.sh": f"{BATCH}$RUN python t.py\n"}, "no launch command", "starts once"),
+        ({"j.sh": f"{BATCH}bash run.sh\n"}, "no launch command", "starts once"),
+        ({"j.sh": BATCH.replace("=2", "=1").replace("=4", "=2", 1)}, "no launch", "starts once"),
         ({"s.yaml": SKYPILOT.replace("COMMAND", OF_TORCH)}, "Write NCCL_DEBUG=INFO", "ok"),
         ({"k.yaml": KUSTOMIZATION}, "2 nodes of 4 get no process. For 4 nodes: -n 32", "ok"),
         (

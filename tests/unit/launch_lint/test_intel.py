@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Intel MPI's hydra where it is not MPICH's."""
+"""Whose `mpiexec` a line is for, and Intel MPI's hydra where it is not MPICH's."""
 
 import pytest
 
 from nccltune.launch.flavor import Flavor
 from nccltune.launch_lint.check import LaunchCheck, check
 from nccltune.launch_lint.command import LaunchContext
-from nccltune.launch_lint.options import HYDRA, INTEL
+from nccltune.launch_lint.options import HYDRA, INTEL, OPENMPI_4, OPENMPI_5
 from nccltune.launch_lint.source import from_text
 
 TAIL = "all_reduce_perf -b 8 -e 1G -f 2 -g 1"
 HOSTS = "-hosts a,b -n 16 -ppn 8"
+PLAIN = "-n 8"
 
 
 def verdict(line: str, *wanted: Flavor) -> LaunchCheck:
@@ -33,10 +34,22 @@ def findings(line: str, *wanted: Flavor) -> dict[str, str]:
         (f"mpirun {HOSTS} -genv I_MPI_FABRICS shm:ofi", INTEL),
         ("mpirun -hosts a,b -n 16 -perhost 8", INTEL),
         (f"mpiexec.hydra {HOSTS} -topolib hwloc", HYDRA),
+        (f"MPICH_GPU_SUPPORT_ENABLED=1 mpiexec {PLAIN}", HYDRA),
+        (f"module load cuda cray-mpich\nmpiexec {PLAIN}", HYDRA),
+        (f"ml load intel-mpi\nmpiexec {PLAIN}", INTEL),
     ],
 )
 def test_whose_line_it_is(line: str, flavor: Flavor) -> None:
     assert verdict(line).flavors == (flavor,)
+
+
+@pytest.mark.parametrize(
+    "sign", ["export OMPI_MCA_pml=ucx\n", "module load openmpi/5\n", "ml load hpcx openmpi\n"]
+)
+def test_a_line_of_open_mpi_by_its_signs(sign: str) -> None:
+    assert verdict(f"{sign}mpiexec {PLAIN}").flavors == (OPENMPI_4, OPENMPI_5)
+    # What shows two libraries shows neither.
+    assert HYDRA in verdict(f"module load mpich\n{sign}mpiexec {PLAIN}").flavors
 
 
 def test_bind_to_does_nothing_there() -> None:

@@ -56,6 +56,21 @@ def bad(one: LaunchCheck) -> set[str]:
         ("aprun -n 16 ./a", "not known: 16 processes; how many of them fit on a node"),
         ("mpiexec -n 8 --ppn 4 --depth 8 ./a", "8 processes, 4 on each of 2 nodes"),
         ("#PBS -l select=1:ngpus=4\nmpiexec -n 8 --ppn 4 --depth 8 ./a", "need 2 nodes"),
+        ("horovodrun -np 16 -H a:8,b:8 ./a", "16 processes, 8 on each of 2 nodes (a, b)"),
+        ("horovodrun -np 4 ./a", "4 processes, all on one node"),
+        ("horovodrun -p 22 --mpi-args='--mca x 1' -np 2 -H a:4,b:4 ./a", "both on a"),
+        ("horovodrun -np 16 -H a:4,b:4 ./a", "nothing: there are not enough slots"),
+        ("horovodrun -np 4 --host-discovery-script d.sh ./a", "not known: --host-discovery-script"),
+        ("#BSUB -nnodes 2\nhorovodrun ./a", "not known: without -np one for each GPU"),
+        (
+            "#BSUB -nnodes 2\nN=$(cat ${LSB_DJOB_HOSTFILE} | sort | uniq | grep -v login"
+            " | grep -v batch | wc -l)\njsrun -n $N -r1 -a6 -g6 ./a",
+            "12 processes, 6 on each of 2 nodes",
+        ),
+        (
+            "#BSUB -nnodes 2\nN=$(cat $LSB_DJOB_HOSTFILE | wc -l)\njsrun -n $N -r1 ./a",
+            "not known: the number of resource sets is",
+        ),
         ("deepspeed train.py", "8 processes, all on one node"),
         ("CUDA_VISIBLE_DEVICES=0,1 deepspeed train.py", "2 processes, both on one node"),
         ("deepspeed --num_gpus 4 train.py", "4 processes, all on one node"),
@@ -254,13 +269,16 @@ BY_MPI = "mpirun -np 16 -H a:8,b:8"
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (f"{BY_MPI} docker run --gpus all img {BOX}", {"container-alone"}),
-        (f"{BY_MPI} docker run img {BOX}", {"container-alone", "container-without-gpus"}),
+        (f"{BY_MPI} docker run --gpus all img {BOX}", {"container-alone", "container-network"}),
+        (
+            f"{BY_MPI} docker run --network host img {BOX}",
+            {"container-alone", "container-without-gpus"},
+        ),
         (f"{BY_MPI} apptainer exec --nv --cleanenv a.sif {BOX}", {"container-alone"}),
         (f"{BY_MPI} apptainer exec a.sif {BOX}", {"container-without-gpus"}),
         (f"{BY_MPI} apptainer exec $OPTIONS $IMAGE {BOX}", set()),
         (f"{BY_MPI} apptainer exec --nv a.sif {BOX}", set()),
-        (f"{BY_MPI} podman run --env-host --device nvidia.com/gpu=all img {BOX}", set()),
+        (f"{BY_MPI} podman run --net=host --env-host --device nvidia.com/gpu=all img {BOX}", set()),
         (f"NCCL_ALGO=Ring srun -N 2 -n 16 enroot start img {BOX}", {"env-not-passed"}),
         (f"NCCL_ALGO=Ring docker exec c {BOX} -g 8", {"env-not-passed"}),
         (f"NCCL_ALGO=Ring docker exec c bash -c '{BOX} -g 8'", {"env-not-passed"}),
@@ -333,9 +351,66 @@ def test_a_batch_script_starts_its_launcher_on_the_first_node_only(text: str) ->
     assert ("bash -c" in found.fix) is ("machine_rank" in text)
 
 
+TRAIN = "torchrun --nproc-per-node=4 t.py"
+PBS = "#PBS -l select=2:ngpus=4\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "of", "fix"),
+    [
+        (f"{TWO}{TRAIN}", "Slurm", "srun --nodes=2 --ntasks-per-node=1"),
+        (f"sbatch <<EOF\n#!/bin/bash\n{TWO}{TRAIN}\nEOF", "Slurm", "and give it the number"),
+        (f"{TWO}accelerate launch --num_processes 8 t.py", "Slurm", "the address of one"),
+        (f"{TWO}deepspeed --num_gpus 8 t.py", "Slurm", "--hostfile"),
+        (f"{TWO}{TEST}", "Slurm", "start it on each node"),
+        (f"{PBS}{TRAIN}", "PBS", "mpiexec, pbsdsh or ssh"),
+        (f"#BSUB -nnodes 2\n{TRAIN}", "LSF", "jsrun, blaunch or ssh"),
+    ],
+)
+def test_a_job_of_several_nodes_that_uses_the_first(text: str, of: str, fix: str) -> None:
+    one = checked(text)[-1]
+    (found,) = [held.finding for held in one.findings if held.finding.id == "batch-alone"]
+    assert found.message.startswith(f"{of} runs the batch script on the first of 2 nodes only")
+    assert fix in found.fix
+
+
+def test_what_pbs_and_lsf_leave_waiting() -> None:
+    for head in (PBS, "#BSUB -nnodes 2\n"):
+        (one,) = checked(f"{head}{ALONE}")
+        (found,) = [held.finding for held in one.findings if held.finding.id == "batch-alone"]
+        assert "waits there for 2 nodes" in found.message
+        assert "srun " not in found.fix
+
+
+@pytest.mark.parametrize(
+    ("text", "is_idle"),
+    [
+        ("#SBATCH --nodes=4 --ntasks=1\nsrun python t.py", True),
+        ("#SBATCH -n 1\nsrun -N 4 --ntasks-per-node=8 python t.py", True),
+        ("#SBATCH --nodes=4 --ntasks=1\nsrun -n 32 python t.py", False),
+        ("#SBATCH --nodes=4 --ntasks=1\nsrun -N 1 python t.py", False),
+        ("#SBATCH --nodes=4 --ntasks=1\nsrun hostname", False),
+        ("#SBATCH --nodes=4 --ntasks-per-node=1\nsrun python t.py", False),
+    ],
+)
+def test_nodes_of_a_slurm_job_without_a_process(text: str, is_idle: bool) -> None:
+    assert ("idle-nodes" in bad(checked(text)[-1])) is is_idle
+
+
+def test_an_option_for_variables_that_a_launcher_lacks_is_written_before_it() -> None:
+    for line in ("horovodrun -np 4 {}python t.py", "torchrun --nproc-per-node=4 {}t.py"):
+        (one,) = checked(line.format("-x NCCL_DEBUG=INFO "))
+        assert one.fixed == f"NCCL_DEBUG=INFO {line.format('')}"
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        f"{TWO}python prepare.py\n{TRAIN}\nsrun python t.py",
+        f"{TWO}for h in a b; do ssh $h {TRAIN} & done",
+        f"#PBS -l select=4:ngpus=1\n{TRAIN}",
+        f"{PBS}pbsdsh -- bash -c '{TRAIN}'",
+        f"#SBATCH --nodes=1\n{TRAIN}",
         f"{TWO}srun {ALONE}",
         f"{TWO}pdsh -w a,b {ALONE}",
         f"{TWO}$RUN {ALONE}",

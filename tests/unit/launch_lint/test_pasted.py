@@ -122,7 +122,7 @@ def test_a_command_is_found_in_what_surrounds_it(text: str) -> None:
         "We tried `all_reduce_perf` and it didn't help.",
         "BINARIES=(sacct salloc)\ncomplete -F _x sacct salloc srun\n",
         "mpi_command: >-\n  mpirun\n  -n {ranks}\n",
-        "NCCL_DEBUG=info horovodrun -np 4 -H a:2,b:2 ./all_reduce_perf -b 8 -g 2",
+        "NCCL_DEBUG=info starter -np 4 -H a:2,b:2 ./all_reduce_perf -b 8 -g 2",
     ],
 )
 def test_prose_that_names_a_launcher_is_no_command(text: str) -> None:

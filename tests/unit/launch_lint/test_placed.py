@@ -100,6 +100,27 @@ def test_variables_that_other_hosts_do_not_get_are_told_where_hosts_are_in_a_fil
 
 
 @pytest.mark.parametrize(
+    ("line", "option", "expected"),
+    [
+        ("#SBATCH -N 2", "", None),
+        ("#SBATCH -N 2", "--mca plm rsh", Severity.WARNING),
+        ("#SBATCH -N 2 --export=NONE", "", Severity.WARNING),
+        ("#PBS -l select=2:ngpus=8:mpiprocs=8", "", Severity.WARNING),
+    ],
+)
+def test_srun_passes_variables_on_to_open_mpi_s_daemons(
+    line: str, option: str, expected: Severity | None
+) -> None:
+    text = f"#!/bin/bash\n{line}\nexport NCCL_DEBUG=INFO\nmpirun -np 16 -N 8 {option} {TEST}\n"
+    assert severity(only(text), "env-not-exported") is expected
+
+
+def test_a_file_of_programs_needs_no_program() -> None:
+    for command in ("mpirun --app f", "mpiexec.hydra -configfile f"):
+        assert severity(only(command), "no-program") is None
+
+
+@pytest.mark.parametrize(
     "options",
     ["-n 256 -npernode 16 -hostfile h", "-np 16 -H a:16", "-N 16 -np 32 -H a:16,b:16"],
 )
@@ -128,8 +149,34 @@ def test_an_elastic_job_has_no_single_number_of_nodes() -> None:
 
 def test_the_node_that_is_the_address_may_call_itself_localhost() -> None:
     text = "torchrun --nnodes=2 --nproc-per-node=1 --master-addr=localhost --node-rank={} t.py"
-    assert severity(only(text.format(0)), "torchrun-endpoint") is None
+    assert severity(only(text.format(0)), "torchrun-endpoint") is Severity.NOTE
     assert severity(only(text.format(1)), "torchrun-endpoint") is Severity.ERROR
+
+
+@pytest.mark.parametrize(
+    ("options", "right"),
+    [
+        ("--master-addr=me@h1 --node-rank=1", "--master-addr h1"),
+        ("--master-addr tcp://h1 --node-rank=1", "--master-addr h1"),
+        ("--master-addr=h1:29500 --node-rank=1", "--master-addr h1"),
+        ("--master-addr=fe80::1 --node-rank=1", None),
+        ("--master-addr=$HOST:1 --node-rank=1", None),
+        ("--rdzv-backend=c10d --rdzv-endpoint=me@h1:29500", "--rdzv-endpoint h1:29500"),
+        ("--rdzv-backend=c10d --rdzv-endpoint=h1:29500", None),
+    ],
+)
+def test_an_address_is_the_name_of_a_host(options: str, right: str | None) -> None:
+    one = only(f"torchrun --nnodes=2 --nproc-per-node=8 {options} t.py")
+    fixes = [held.finding.fix for held in one.findings if held.finding.id == "trainer-host"]
+    assert fixes == ([] if right is None else [f"write {right}"])
+
+
+def test_an_option_that_takes_the_program_leaves_nothing_to_predict() -> None:
+    one = only("mpirun -np 2 -x ./all_reduce_perf -b 8 -e 8G -f 2 -g 1 -n 20")
+    assert starts(one.predictions[0][0], one.gpus) == (
+        "not known: -x takes ./all_reduce_perf for its value"
+    )
+    assert one.fixed == "mpirun -np 2 ./all_reduce_perf -b 8 -e 8G -f 2 -g 1 -n 20"
 
 
 @pytest.mark.parametrize("python", ["python -m", "python3 -u -m", "/opt/bin/python3.11 -u -O -m"])

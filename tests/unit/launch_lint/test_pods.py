@@ -107,6 +107,12 @@ WRONG = [
     (MPIJOB, "nvidia.com/gpu: 8", "nvidia.com/gpu: 4", "too-many-gpus"),
     (MPIJOB, SHM, "", "pod-shm"),
     (MPIJOB, "slotsPerWorker: 8", "slotsPerWorker: 4", "idle-gpus"),
+    (
+        MPIJOB,
+        "            command: [mpirun",
+        "            resources: {limits: {nvidia.com/gpu: 8}}\n            command: [mpirun",
+        "idle-gpus",
+    ),
     (MPIJOB, "  slotsPerWorker: 8\n", "", "too-few-slots"),
     (MPIJOB, "replicas: 2", "replicas: 4", "idle-nodes"),
     (MPIJOB, "replicas: 2", "replicas: 1", "too-few-slots"),

@@ -71,7 +71,14 @@ def test_every_notation_is_read(text: str, settings: list[tuple[str, str]]) -> N
         ("NCCL_IB_DISABLE=1\nNCCL_IB_HCA=mlx5_0\n", ["settings-contradict"]),
         ("NCCL_P2P_DISABLE=1\n", ["setting-left-over"]),
         # One of two values holds in each case, and both are right.
-        ("NCCL_IB_DISABLE=1\nNCCL_IB_HCA=mlx5_0\nNCCL_IB_DISABLE=0\n", []),
+        ("NCCL_IB_DISABLE=1\nNCCL_IB_HCA=mlx5_0\nNCCL_IB_DISABLE=0\n", ["stated-twice"]),
+        (
+            "NCCL_DEBUG=INFO\nNCCL_P2P_DISABLE=1\nNCCL_DEBUG=WARN\n",
+            ["setting-left-over", "stated-twice"],
+        ),
+        ("NCCL_NET_GDR_LEVEL=LOC\n", ["setting-left-over"]),
+        ("RCCL_DEBUG=INFO\nNCCL_ALGO=Ring\nRCCL_MSCCL_ENABLE=1\n", ["variable-unknown"]),
+        ("NCCL_DEBUG = \"debug\"\nNCCL_IB_HCA = 'hsn0',\n", ["variable-value", "hca"]),
         # A name that the text reads itself is its own, and no misspelt one of NCCL.
         ("NCCL_IFNAME=eth0\nexport NCCL_SOCKET_IFNAME=$NCCL_IFNAME\n", []),
         ("NCCL_ALGO=${ALGO}\nNCCL_IB_HCA=<devices>\n", []),
@@ -150,3 +157,35 @@ def test_a_fault_of_the_command_is_said_once() -> None:
     (launch,) = lint(LintRequest(["mpirun -n 8 -x NCCL_ALG=Ring all_reduce_perf"])).launches
     assert launch.findings == []
     assert [one.finding.id for one in launch.commands[0].findings] == ["variable-unknown"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("--gpus all", ["container-shm", "container-infiniband"]),
+        ("--gpus 1 --privileged", []),
+        ("--gpus all --ipc=host --device=/dev/infiniband", []),
+        ("--gpus all -v /dev/shm:/dev/shm -e NCCL_NET=Socket", []),
+        ("--gpus all --ipc=host $DEVICES", []),
+    ],
+)
+def test_a_container_whose_program_starts_nothing_is_checked(
+    options: str, expected: list[str]
+) -> None:
+    text = f"docker run {options} -e NCCL_IB_HCA=mlx5 vllm/vllm-openai --model m"
+    (launch,) = lint(LintRequest([text])).launches
+    found = [one.id for one in launch.findings if one.id.startswith("container-")]
+    assert found == expected
+
+
+def test_a_container_in_the_host_s_network_may_lack_adapters() -> None:
+    text = "docker run --gpus all --ipc=host --network=host -e NCCL_DEBUG=INFO -v $PWD:/w img bash"
+    (launch,) = lint(LintRequest([text])).launches
+    assert [one.id for one in launch.findings] == ["container-infiniband", "settings-alone"]
+    assert not launch.is_bad
+
+
+def test_settings_of_fastrak_are_google_s() -> None:
+    text = "NCCL_PROTO=Simple\nNCCL_TUNER_PLUGIN=libnccl-tuner.so\nNCCL_FASTRAK_CTRL_DEV=eth0\n"
+    (launch,) = lint(LintRequest([text])).launches
+    assert not launch.is_bad

@@ -61,6 +61,11 @@ def test_right_values(name: str, value: str) -> None:
         ("NCCL_DEBUG", "WARNING", "WARN"),
         ("NCCL_DEBUG", "VERBOSE", "INFO"),
         ("NCCL_P2P_LEVEL", "NVLINK", "NVL"),
+        # Of several words the right ones are kept.
+        ("NCCL_DEBUG_SUBSYS", "INIT,NET,IB", "INIT,NET"),
+        ("NCCL_DEBUG_SUBSYS", "INIT,ib", "INIT,NET"),
+        ("NCCL_DEBUG_SUBSYS", "INIT,XYZZY", "INIT"),
+        ("NCCL_DEBUG_SUBSYS", "XYZZY", None),
         ("NCCL_IB_DISABLE", "True", "1"),
         ("NCCL_IB_DISABLE", "2", "1"),
         ("NCCL_NVLS_ENABLE", "off", "0"),
@@ -212,6 +217,7 @@ SEVERAL = "mpirun -np 4 {} ./all_reduce_perf -b 8 -e 1G -f 2 -g 1"
     [
         ("nccl_log_%h.txt", "nccl_log_%h.%p.txt"),
         ("/tmp/a.b/log", "/tmp/a.b/log.%p"),
+        ("log.%r", "log.%p"),
         ("log.%h.%p", None),
         ("$HOME/log.$OMPI_COMM_WORLD_RANK", None),
         ("/dev/stderr", None),

@@ -37,6 +37,8 @@ _DEVICE = re.compile(
 )
 """Other ways to give a container GPUs; those of AMD are devices, /dev/kfd and /dev/dri."""
 _SHARED_MEMORY = ("--ipc", "--shm-size")
+_HIDDEN = r"(?<=\s)(?:\$\{?\w+(?:\[@\])?\}?|\$\(.*\))(?=\s\S)"
+"""Words that may hold more options; behind them is the image."""
 _FOR_PROCESSES = ("NCCL_", "UCX_", "CUDA_VISIBLE", "FI_", "NCCLTUNE_")
 _OF_LAUNCHERS = ("OMPI_", "PMI", "PRTE_", "SLURM_", "FLUX_", "HYDRA_", "I_MPI_")
 """Beginnings of the variables by which the processes of an MPI launcher find each other."""
@@ -136,7 +138,11 @@ def shared_memory(view: View) -> Iterator[LaunchFinding]:
         if box.name not in DOCKERS or box.words[box.verb] != "run" or placed.where == "program":
             continue
         heads = {word.partition("=")[0] for word in box.options}
-        if not heads.intersection(_SHARED_MEMORY) and "/shm" not in " ".join(box.words):
+        if (
+            box.gpus != 1
+            and not heads.intersection(_SHARED_MEMORY)
+            and "/shm" not in " ".join(box.words)
+        ):
             yield warning(
                 "container-shm",
                 "the container has 64 MiB of /dev/shm, which NCCL's shared buffers exceed",
@@ -144,6 +150,52 @@ def shared_memory(view: View) -> Iterator[LaunchFinding]:
                 if box.is_service
                 else "add --ipc=host (or --shm-size=8g) after run",
                 placed.adding("--ipc=host"),
+            )
+
+
+def infiniband(view: View) -> Iterator[LaunchFinding]:
+    """Find `docker run -e NCCL_IB_HCA=mlx5_0` without the devices of InfiniBand."""
+    given = {variable.name: variable.value for variable in view.variables}
+    is_off = given.get("NCCL_IB_DISABLE") == "1" or given.get("NCCL_NET") == "Socket"
+    placement = view.prediction.placement
+    if is_off or (placement is not None and len(placement.nodes) < 2):
+        return
+    for placed in _boxes(view):
+        box, text = placed.box, " ".join(placed.box.words)
+        if box.name not in DOCKERS or box.words[box.verb] != "run" or box.is_service:
+            continue
+        is_given = re.search(rf"--privileged|infiniband|MOFED|MELLANOX|{_HIDDEN}", text)
+        if "NCCL_IB_HCA" in box.passed and not is_given:
+            yield warning(
+                "container-infiniband",
+                "the container does not get /dev/infiniband: NCCL cannot open what NCCL_IB_HCA"
+                " names, and uses sockets",
+                "add --device=/dev/infiniband --ulimit memlock=-1 after run",
+                placed.adding("--device=/dev/infiniband", "--ulimit", "memlock=-1"),
+            )
+        elif placement is None and not is_given and re.search(r"--net(?:work)?[= ]host", text):
+            yield note(
+                "container-infiniband",
+                "over InfiniBand or RoCE, the container also needs --device=/dev/infiniband"
+                " --ulimit memlock=-1",
+            )
+
+
+def own_network(view: View) -> Iterator[LaunchFinding]:
+    """Find `docker run IMAGE torchrun --nnodes=2` in a network that other nodes do not reach."""
+    placement = view.prediction.placement
+    if placement is None or len(placement.nodes) < 2:
+        return
+    for placed in _boxes(view):
+        box, text = placed.box, " ".join(placed.box.words)
+        if box.name not in DOCKERS or box.words[box.verb] != "run" or box.is_service:
+            continue
+        if re.search(rf"--net(?:work)?\b|{_HIDDEN}", text) is None:
+            yield warning(
+                "container-network",
+                "the container has a network of its own, in which other nodes do not reach NCCL",
+                "add --network=host after run",
+                placed.adding("--network=host"),
             )
 
 

@@ -31,7 +31,8 @@ _DEEPSPEED = ("NCCL_", "UCX_", "CUDA_")
 def not_exported(view: View) -> Iterator[LaunchFinding]:
     """Find `VAR=x mpirun`: the launcher does not pass VAR to other nodes.
 
-    Open MPI passes only its own variables and the variables that -x names. hydra, PALS and srun
+    Open MPI passes only its own variables and the variables that -x names, except in a job of
+    Slurm, where srun starts its daemons and passes all. hydra, PALS and srun
     pass all variables, and have options that limit them. deepspeed passes those of NCCL and UCX to
     other hosts, but neither LD_PRELOAD nor LD_LIBRARY_PATH.
     """
@@ -42,7 +43,7 @@ def not_exported(view: View) -> Iterator[LaunchFinding]:
         view.command.last("hostfile") or view.command.last("host")
     )
     is_one = len(view.prediction.hosts) < 2 and not elsewhere
-    if is_one or _is_script(view) or _passes_unknown(view):
+    if is_one or _is_script(view) or _passes_unknown(view) or _by_srun(view):
         return
     passed = {variable.name for variable in view.variables if variable.option is not None}
     if launcher in (Launcher.HYDRA, Launcher.PALS):
@@ -71,6 +72,14 @@ def not_exported(view: View) -> Iterator[LaunchFinding]:
             fix,
             edits,
         )
+
+
+def _by_srun(view: View) -> bool:
+    """Return whether Open MPI starts its daemons with srun, which passes the whole environment."""
+    export, words = view.site.asked("export"), " ".join(w.text for w in view.command.words)
+    is_all = export is None or "ALL" in export.value.split(",")
+    is_of_slurm = view.flavor.launcher is Launcher.OPENMPI and view.site.on_first == "Slurm"
+    return is_of_slurm and is_all and re.search(r"\b(?:plm|launch-agent)\b", words) is None
 
 
 def unexported(view: View) -> Iterator[LaunchFinding]:

@@ -11,7 +11,7 @@ from nccltune.launch_lint.boxes import DOCKERS
 from nccltune.launch_lint.command import LaunchCommand, Option, View
 from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, error, warning
 from nccltune.launch_lint.hosts import host_list_fault, is_node_count, slots_fault, text_of
-from nccltune.launch_lint.options import TABLES, TORCHRUN
+from nccltune.launch_lint.options import AZUREML, TABLES, TORCHRUN
 from nccltune.launch_lint.read import is_launcher, joined
 from nccltune.launch_lint.rules.shape import named_number
 from nccltune.launch_lint.words import is_open, nearest
@@ -246,7 +246,8 @@ def nested(view: View) -> Iterator[LaunchFinding]:
     if at is None or any(is_nccl_test(word.text) for word in words[:at]):
         return
     inner = PurePosixPath(words[at].text).name
-    outer = view.command.launcher.text
+    is_azure = view.flavor == AZUREML
+    outer = view.flavor.words if is_azure else view.command.launcher.text
     placement = view.prediction.placement
     most = placement.most if placement else 1
     if view.prediction.inner is not None:
@@ -257,7 +258,9 @@ def nested(view: View) -> Iterator[LaunchFinding]:
             yield error(
                 "nested-launcher",
                 f"{outer} starts {most} x {inner} on a node, and each starts all of its processes",
-                "start one process on each node",
+                "write process_count_per_instance: 1, or start the program itself"
+                if is_azure
+                else "start one process on each node",
             )
         elif most > 1 and started.flavor == TORCHRUN and not _own_gpus(view, started.command):
             yield warning(

@@ -8,7 +8,15 @@ from nccltune.launch.flavor import Launcher
 from nccltune.launch.program import Program, is_nccl_test, nearest_nccl_test
 from nccltune.launch_lint.boxes import env_files
 from nccltune.launch_lint.command import UNKNOWN_OPTIONS, Option, View
-from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, ReplaceArgument, error, note
+from nccltune.launch_lint.finding import (
+    Edit,
+    LaunchFinding,
+    Replace,
+    ReplaceArgument,
+    SetLead,
+    error,
+    note,
+)
 from nccltune.launch_lint.hosts import text_of
 from nccltune.launch_lint.options import (
     COMMON,
@@ -24,6 +32,8 @@ from nccltune.launch_lint.translate import translated
 from nccltune.launch_lint.words import is_open
 
 _OF_TRANSPORT = ("UCX_", "OMPI_MCA_btl", "OMPI_MCA_pml")
+_OF_PROGRAMS = ("app", "appfile", "f", "configfile")
+"""Options that name a file with the programs to start."""
 _CONTROL = ("btl", "pml", "mtl", "osc", "coll")
 
 
@@ -43,11 +53,17 @@ def unknown(view: View) -> Iterator[LaunchFinding]:
             hyphens = "--" if option.words[0].text.startswith("--") else "-"
             words = (f"{hyphens}{near}", *option.values)
         fix = f"write {' '.join(words)}" if words else "leave it out"
+        edits: tuple[Edit, ...] = (Replace(option, words),)
+        variable = "=".join(option.values)
+        if not words and option.name in ("x", "genv", "env") and "=" in variable:
+            # A launcher without such an option hands on what is set for it.
+            fix = f"write {variable} before {view.command.launcher.text}"
+            edits = (*edits, SetLead(variable.partition("=")[0], variable, add=True))
         yield error(
             "option-unknown",
             f"{_name(view)} has no {word}{whose}: nothing starts",
             fix,
-            (Replace(option, words),),
+            edits,
         )
 
 
@@ -212,7 +228,9 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
     before = (*command.lead, *command.launchers, *(w for o in command.options for w in o.words))
     if not command.program and command.lead and not is_command(before):
         return  # Prose that names a launcher.
-    if not view.command.program:
+    if not command.program:
+        if any(o.meaning == "rankfile" and o.name in _OF_PROGRAMS for o in command.options):
+            return
         yield error(
             "no-program",
             "the command names no program to start",

@@ -72,13 +72,29 @@ def fails(view: View) -> Iterator[LaunchFinding]:
         if each != ask.per_node and per_node is not None:
             edits = (Replace(per_node, (per_node.words[0].text, str(each))),)
         right = each * len(hosts)
-        fix = f"for {count(len(hosts), 'node')} x {each}: -n {right}"
-        edits = (*edits, Replace(total, ("-n", str(right))))
+        fix = f"for {count(len(hosts), 'node')} x {each}: {_n(view)} {right}"
+        edits = (*edits, Replace(total, (_n(view), str(right))))
         wanted, rest = divmod(ask.total, len(hosts))
         if view.command.all("host") and not rest and wanted <= view.site.gpus_per_node:
             # Either number may be the right one.
             fix, edits = f"{fix}; for {wanted} on each node: {hosts[0].name}:{wanted}", ()
     yield error("too-few-slots", f"nothing starts: {why}", fix, edits)
+
+
+def uncounted(view: View) -> Iterator[LaunchFinding]:
+    """Find `mpirun all_reduce_perf -g 8`: without hosts, a process for each core, all on 8 GPUs."""
+    ask, site, each = _ask(view), view.site, view.gpus_per_process or 1
+    is_said = ask.total or ask.per_node or ask.per_part or ask.unknown or site.slots or site.ran
+    is_placed = any(view.command.all(name) for name in ("host", "hostfile")) or site.workers
+    if each < 2 or is_said or is_placed or site.inherited or site.on_first or site.hosts:
+        return
+    if view.flavor.launcher is Launcher.OPENMPI:
+        yield warning(
+            "no-number",
+            "without -n and hosts, as many processes start as this machine has cores, and each"
+            f" uses {each} GPUs",
+            "add -n 1, or the hosts and -N 1",
+        )
 
 
 def wraps(view: View) -> Iterator[LaunchFinding]:
@@ -162,7 +178,7 @@ def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
         return
     if placement.most_gpus <= have:
         return
-    most = placement.most
+    most, launcher, total = placement.most, view.flavor.launcher, view.command.last("total")
     if view.site.gpus is None and program.gpus == 1 and (most <= _MOST_GPUS or view.site.ran):
         yield note(
             "too-many-gpus",
@@ -180,25 +196,15 @@ def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
     elif program.gpus > have:
         fix = f"write -g {have}"
         edits = (SetArgument("t", None), SetArgument("g", str(have)))
-    elif view.flavor.launcher is Launcher.SLURM:
-        each = max(1, have // program.gpus)
-        fix = f"write --ntasks-per-node={each}"
-        tasks = (f"--ntasks-per-node={each}",)
-        own = view.command.last("per_node")
-        edits = (Replace(own, tasks) if own is not None else AppendOption(tasks),)
-        if (total := view.command.last("total")) is not None:
-            edits = (*edits, Replace(total, ("-n", str(each * len(view.prediction.hosts)))))
-    elif (total := view.command.last("total")) is not None and view.flavor.launcher in _OF_MPI:
+    elif launcher is Launcher.SLURM or (total is not None and launcher in _OF_MPI):
         each = max(1, have // program.gpus)
         right = each * len(view.prediction.hosts)
-        fix = f"write -n {right} and {each} on each node"
-        per_node = view.command.last("per_node")
-        word = "-N" if view.flavor.launcher is Launcher.OPENMPI else "-ppn"
-        words = (word, str(each))
-        edits = (
-            Replace(total, ("-n", str(right))),
-            Replace(per_node, words) if per_node is not None else AppendOption(words),
-        )
+        is_slurm, own = launcher is Launcher.SLURM, view.command.last("per_node")
+        word = "-N" if launcher is Launcher.OPENMPI else "-ppn"
+        words = (f"--ntasks-per-node={each}",) if is_slurm else (word, str(each))
+        fix = f"write {words[0]}" if is_slurm else f"write -n {right} and {each} on each node"
+        edits = (Replace(own, words) if own is not None else AppendOption(words),)
+        edits = (*edits, *([Replace(total, ("-n", str(right)))] if total is not None else []))
     yield error(
         "too-many-gpus",
         f"{count(most, 'process')} on a node with {count(program.gpus, 'GPU')} each need"
@@ -222,6 +228,11 @@ def given_gpus(view: View) -> Iterator[LaunchFinding]:
     )
 
 
+def _n(view: View) -> str:
+    """Return the launcher's option for the number of processes."""
+    return "-np" if view.flavor.launcher is Launcher.HOROVOD else "-n"
+
+
 def idle_nodes(view: View) -> Iterator[LaunchFinding]:
     """Find nodes that the command names but that get no process."""
     placement, hosts = view.prediction.placement, view.prediction.hosts
@@ -239,8 +250,8 @@ def idle_nodes(view: View) -> Iterator[LaunchFinding]:
         fix, edits = _ONE_EACH
     elif total is not None and _ask(view).total:
         each = _ask(view).per_node or _slots(hosts[0], view)
-        fix = f"for {count(len(hosts), 'node')}: -n {each * len(hosts)}"
-        edits = (Replace(total, ("-n", str(each * len(hosts)))),)
+        fix = f"for {count(len(hosts), 'node')}: {_n(view)} {each * len(hosts)}"
+        edits = (Replace(total, (_n(view), str(each * len(hosts)))),)
     yield warning(
         "idle-nodes",
         f"{count(idle, 'node')} of {len(hosts)} get{'s' if idle == 1 else ''} no process",
@@ -262,7 +273,7 @@ def uneven_nodes(view: View) -> Iterator[LaunchFinding]:
     fix = "give every node as many"
     if total is not None and (each := ask.per_node or max(n.processes for n in placement.nodes)):
         right = each * len(hosts)
-        fix, edits = f"write -n {right}", (Replace(total, ("-n", str(right))),)
+        fix, edits = f"write {_n(view)} {right}", (Replace(total, (_n(view), str(right))),)
     yield warning(
         "uneven-nodes",
         "nodes get different numbers of processes: "

@@ -62,7 +62,11 @@ NCCL_IB_HCA NCCL_IB_GID_INDEX NCCL_IB_TC NCCL_IB_SL NCCL_IB_QPS_PER_CONNECTION N
 def contradictions(view: View) -> Iterator[LaunchFinding]:
     """Find two settings that contradict each other, or one that makes another ineffective."""
     values = _values(view)
+    # Google's settings for FasTrak name a protocol beside its tuner.
+    is_asked = any(name.startswith("NCCL_FASTRAK_") for name in values)
     for first, one, second, other, why in _PAIRS:
+        if is_asked and second == "NCCL_TUNER_PLUGIN":
+            continue
         if re.fullmatch(one, values.get(first, "")) and re.fullmatch(other, values.get(second, "")):
             yield warning(
                 "settings-contradict",
@@ -156,11 +160,13 @@ def debug_file(view: View) -> Iterator[LaunchFinding]:
         return
     stem, dot, ending = value.rpartition(".")
     right = f"{stem}.%p.{ending}" if dot and "/" not in ending else f"{value}.%p"
+    if field := re.search(r"%[^%h]", value):
+        right = value.replace(field[0], "%p")
     named = [v for v in view.variables if v.name == "NCCL_DEBUG_FILE" and v.value == value]
     yield warning(
         "debug-file",
         f"NCCL_DEBUG_FILE={value}: the {most} processes of a node overwrite one file; %p is the"
-        " process, %h the host",
+        f" process, %h the host{f', {field[0]} nothing' if field else ''}",
         f"write NCCL_DEBUG_FILE={right}",
         edits_of(named[-1], "NCCL_DEBUG_FILE", right),
     )

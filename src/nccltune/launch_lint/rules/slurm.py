@@ -18,8 +18,8 @@ from nccltune.launch_lint.finding import (
     warning,
 )
 from nccltune.launch_lint.options import COMMON, SLURM
-from nccltune.launch_lint.read import nearest_option
-from nccltune.launch_lint.words import is_open
+from nccltune.launch_lint.read import nearest_option, script_of
+from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
 
@@ -81,6 +81,24 @@ def export(view: View) -> Iterator[LaunchFinding]:
         if own
         else (AppendOption((f"--export={right}",)),),
     )
+
+
+def idle_nodes(view: View) -> Iterator[LaunchFinding]:
+    """Find `#SBATCH --nodes=10 --ntasks=1` and `srun python t.py`, which leaves 9 nodes idle."""
+    nodes, total = _option(view, "nodes"), view.site.asked("total")
+    own = view.command.last("total")
+    if view.flavor.launcher is not Launcher.SLURM or nodes is None or total is None or own:
+        return
+    have, started = whole_number(nodes.value), whole_number(total.value)
+    is_job = view.program is not None or script_of(view.command.program) is not None
+    waits = view.prediction.inner is not None and view.prediction.inner.nodes != 1
+    if have and started and started < have and is_job and not waits:
+        yield warning(
+            "idle-nodes",
+            f"{total.text} is the number of all processes: {count(have - started, 'node')} of"
+            f" {have} ({nodes.text}) get{'s' * (have - started == 1)} none",
+            f"write --ntasks-per-node=1 for one on each, or ask for {count(started, 'node')}",
+        )
 
 
 def _assigns(part: str) -> bool:

@@ -2,6 +2,7 @@
 """Check torchrun: processes and GPUs, and how nodes find each other."""
 
 import functools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePosixPath
 
@@ -15,6 +16,7 @@ from nccltune.launch_lint.finding import (
     Replace,
     ReplaceArgument,
     error,
+    note,
     warning,
 )
 from nccltune.launch_lint.options import TORCHRUN, TRAINERS
@@ -100,6 +102,23 @@ def processes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
         )
 
 
+_LOGIN = re.compile(r"(?:\w+://)?(?:[^@/\s]*@)?([^@/\s:]+(?::\d+)?)/?")
+
+
+def not_a_host(option: str, value: str, *, is_bare: bool) -> list[LaunchFinding]:
+    """Return the finding on an address such as `user@host` or `tcp://host`, if it is one.
+
+    `is_bare`: a port belongs to an option of its own.
+    """
+    match = None if is_open(value) else _LOGIN.fullmatch(value)
+    right = value if match is None else match[1].partition(":")[0] if is_bare else match[1]
+    if right == value:
+        return []
+    is_port = right == value.partition(":")[0]
+    why = "a port has an option of its own" if is_port else "this is not the name of a host"
+    return [error("trainer-host", f"{option} {value}: {why}", f"write {option} {right}")]
+
+
 @of_torchrun
 def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     """Find nodes that wait for each other at different addresses, or that have no valid rank."""
@@ -141,11 +160,17 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             f"add --rdzv-backend=c10d --rdzv-endpoint=HOST:{_PORT}, with one host for all nodes",
         )
         return
+    option = address.words[0].text.partition("=")[0]
+    yield from not_a_host(option, address.value, is_bare=endpoint is None)
     host = address.value
     host = host.rpartition(":")[0] if endpoint is not None and host.count(":") == 1 else host
     rank = command.last("node_rank")
     if host in LOCAL_HOSTS and rank is not None and rank.value == "0":
-        return  # This node is the host, and the others may have an address of it.
+        yield note(
+            "torchrun-endpoint",
+            f"{address.text} is right on node 0 only: the other nodes need an address of it",
+        )
+        return
     if host in LOCAL_HOSTS:
         yield error(
             "torchrun-endpoint",

@@ -10,7 +10,7 @@ from nccltune.launch_lint.command import LaunchCommand, View
 from nccltune.launch_lint.finding import AppendOption, LaunchFinding, Replace, error, warning
 from nccltune.launch_lint.hosts import with_slurm_gpus
 from nccltune.launch_lint.options import ACCELERATE, DEEPSPEED, SLURM, TRAINERS
-from nccltune.launch_lint.rules.torchrun import LOCAL_HOSTS, of_trainer
+from nccltune.launch_lint.rules.torchrun import LOCAL_HOSTS, not_a_host, of_trainer
 from nccltune.launch_lint.training import configured, visible
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
@@ -58,21 +58,42 @@ def inner_nodes(view: View) -> Iterator[LaunchFinding]:
 
 def batch_alone(view: View) -> Iterator[LaunchFinding]:
     """Find `#SBATCH -N 2` and `torchrun --nnodes=2` without srun: only the first node runs it."""
-    awaited = view.prediction.awaited
+    awaited, batch = view.prediction.awaited, view.site.on_first
     if not awaited:
         return
-    name = view.flavor.launcher.value
-    start = f"srun --nodes={awaited} --ntasks-per-node=1"
+    is_bare = view.flavor.launcher is Launcher.LOCAL
+    name = view.command.program[0].text if is_bare else view.flavor.launcher.value
+    nodes = view.site.nodes or 1
+    start = _STARTERS.get(batch, f"srun --nodes={nodes} --ntasks-per-node=1")
+    if awaited == 1:
+        yield warning(
+            "batch-alone",
+            f"{batch} runs the batch script on the first of {nodes} nodes only, and {name} starts"
+            f" there alone: {count(nodes - 1, 'node')} of the job stay{'s' * (nodes == 2)} idle",
+            "ask for 1 node, or name the hosts: --hostfile"
+            if view.flavor == DEEPSPEED
+            else f"ask for 1 node, or start it on each node ({start})"
+            if is_bare
+            else f"ask for 1 node, or start it once on each node ({start}) and give it the number"
+            " of nodes and the address of one",
+        )
+        return
     rank = view.command.last("node_rank")
     option = rank.words[0].text.partition("=")[0] if rank is not None else ""
     yield error(
         "batch-alone",
-        f"Slurm runs the batch script on the first node only: {name} waits there for"
+        f"{batch} runs the batch script on the first node only: {name} waits there for"
         f" {count(awaited, 'node')}, and nothing starts it on {count(awaited - 1, 'other')}",
-        f"start it once on each node: {start} bash -c '{name} ... {option}=$SLURM_NODEID ...'"
+        f"start it once on each node ({start})" + (f", each with its own {option}" * bool(option))
+        if batch in _STARTERS
+        else f"start it once on each node: {start} bash -c '{name} ... {option}=$SLURM_NODEID ...'"
         if option
         else f"start it once on each node: {start} {view.command.launcher.text} ...",
     )
+
+
+_STARTERS = {"PBS": "mpiexec, pbsdsh or ssh", "LSF": "jsrun, blaunch or ssh"}
+"""What starts a program on each node of a job, where it is not srun."""
 
 
 def idle_trainer_gpus(view: View) -> Iterator[LaunchFinding]:
@@ -195,6 +216,8 @@ def accelerate_address(view: View, command: LaunchCommand) -> Iterator[LaunchFin
             f"{nodes} machines without --main_process_ip have no address to meet at",
             "add --main_process_ip=HOST, with one host for all machines",
         )
+    elif address is not None and (found := not_a_host("main_process_ip", address, is_bare=True)):
+        yield from found
     elif address in LOCAL_HOSTS:
         yield error(
             "accelerate-address",

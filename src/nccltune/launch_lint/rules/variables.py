@@ -11,6 +11,7 @@ from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, SetLead, 
 from nccltune.launch_lint.rules.shape import of_program
 from nccltune.launch_lint.variables import enabled, fault
 from nccltune.launch_lint.words import is_open, whole_number
+from nccltune.model.names import listed
 from nccltune.model.nccl_variables import (
     PREFIX,
     RELEASES,
@@ -32,7 +33,7 @@ _ANY_PROTOCOL = {"tree", "ring"}
 """Algorithms that also work with other protocols than Simple."""
 _ADDRESS = re.compile(r"\d{1,3}(\.\d{1,3}){3}(/\d+)?|[0-9a-fA-F]*:[0-9a-fA-F:]+(/\d+)?")
 _RDMA = re.compile(r"(mlx[45]|bnxt_re|irdma|efa|hns|qedr|cxgb4|hfi1|rocep|rxe)_?\w*")
-_ETHERNET = re.compile(r"(eth|eno|ens|enp|em|bond|lo|docker|br|wlan)\d\w*|lo|ib\d+")
+_ETHERNET = re.compile(r"(eth|eno|ens|enp|em|bond|lo|docker|br|wlan|hsn|ipogif)\d\w*|lo|ib\d+")
 _BRIDGES = ("docker", "virbr", "cni", "veth", "br-", "flannel", "cali", "lxc")
 
 
@@ -82,6 +83,15 @@ def names(view: View) -> Iterator[LaunchFinding]:
                 " NCCLTUNE_SENDRECV_POLICY=vccl",
             )
             continue
+        of_nccl = PREFIX + variable.name.removeprefix("RCCL_")
+        if of_nccl != variable.name and of_nccl in _SHARED:
+            yield error(
+                "variable-unknown",
+                f"there is no variable {variable.name}: RCCL reads {of_nccl}",
+                f"write {of_nccl}",
+                edits_of(variable, of_nccl),
+            )
+            continue
         if variable.name == "MPI" and variable.value == "1" and view.program is not None:
             yield note(
                 "build-option",
@@ -126,6 +136,14 @@ def names(view: View) -> Iterator[LaunchFinding]:
             )
 
 
+_SHARED = frozenset(
+    listed("""
+NCCL_DEBUG NCCL_DEBUG_SUBSYS NCCL_DEBUG_FILE NCCL_SOCKET_IFNAME NCCL_IB_HCA NCCL_IB_DISABLE
+NCCL_IB_GID_INDEX NCCL_IB_TC NCCL_NET_GDR_LEVEL NCCL_P2P_DISABLE NCCL_P2P_LEVEL NCCL_SHM_DISABLE
+NCCL_ALGO NCCL_PROTO NCCL_MIN_NCHANNELS NCCL_MAX_NCHANNELS NCCL_BUFFSIZE NCCL_TOPO_FILE
+""")
+)
+"""Variables that RCCL reads under NCCL's names only."""
 _LEVELS = ("VERSION", "WARN", "INFO", "TRACE")
 
 
@@ -409,6 +427,8 @@ def networks(view: View) -> Iterator[LaunchFinding]:
 
 
 _LOCAL = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE")
+_NEVER = ("LOC", "0")
+"""Levels of NCCL_P2P_LEVEL and NCCL_NET_GDR_LEVEL that no two devices are as near as."""
 
 
 def left_over(view: View) -> Iterator[LaunchFinding]:
@@ -459,12 +479,16 @@ def left_over(view: View) -> Iterator[LaunchFinding]:
             f"leave out {name}, unless this is what you measure",
         )
     level = given.get("NCCL_P2P_LEVEL")
-    if level is not None and several and level.value in ("LOC", "0"):
+    if level is not None and several and level.value in _NEVER:
         yield warning(
             "setting-left-over",
             f"NCCL_P2P_LEVEL={level.value}: no GPU reaches another one directly",
             "leave out NCCL_P2P_LEVEL, unless this is what you measure",
         )
+    level = given.get("NCCL_NET_GDR_LEVEL")
+    if level is not None and (placement is None or nodes_of(view) > 1) and level.value in _NEVER:
+        said = f"NCCL_NET_GDR_LEVEL={level.value}: no NIC reaches the memory of a GPU"
+        yield note("setting-left-over", f"{said} (GPUDirect RDMA is off)")
 
 
 @of_program

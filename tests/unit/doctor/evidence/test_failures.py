@@ -338,6 +338,12 @@ KERNEL = [
     ("memory", "Memory cgroup out of memory: Killed process 100 (python)"),
     ("machine", "mce: [Hardware Error]: Machine check events logged"),
     ("nic", "mlx5_core 0000:19:00.0: poll_health:800: device's health compromised"),
+    (
+        None,
+        "mlx5_core 0000:19:00.0: mlx5_cmd_out_err:808:(pid 9): ACCESS_REG(0x805) op_mod(0x0)"
+        " failed, status bad parameter(0x3), syndrome (0x15c356), err(-22)",
+    ),
+    ("nic", "mlx5_core 0000:19:00.0: ACCESS_REG(0x805) timeout. Will cause a leak of a command"),
     (None, "mlx5_core 0000:19:00.0: firmware version: 28.39.1002"),
     ("hung", "INFO: task nvidia-smi:100 blocked for more than 120 seconds."),
     (None, "usb 1-1: new device"),
