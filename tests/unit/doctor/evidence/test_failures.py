@@ -15,6 +15,7 @@ from nccltune.doctor.evidence.parsers.failures import (
 )
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
+from nccltune.doctor.evidence.parsers.watchdog import ranks_apart
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.node import folder_facts, put
 from tests.unit.doctor.evidence.test_files_of_people import TEST
@@ -152,6 +153,7 @@ LINES = [
      "8388608 bytes: Cannot allocate memory"),
     ("ofi_failed", "libfabric:4:17::efa:cq:efa_rdm_txe_handle_error():737<warn> err: 5, message: "
      "Invalid address My EFA addr: fi_addr_efa://[fe80::13]:0:1"),
+    ("rccl_needs", "[FATAL ERROR]: HSA_NO_SCRATCH_RECLAIM=1 must be set to avoid performance"),
     ("no_rdma", "Fatal error:  device '*': sys files not found (/sys/class/infiniband/*/ports)"),
 ]  # fmt: skip
 
@@ -185,6 +187,69 @@ def test_lines_that_state_no_failure() -> None:
         "loss 0.1 error 0.0\n"
     )
     assert parse_failures(fine) == ()
+
+
+def _watchdog(rank: int, call: str, elements: int = 8, prefix: str = "") -> str:
+    number, _, name = call.partition(" ")
+    return (
+        f"{prefix}[E ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation "
+        f"timeout: WorkNCCL(SeqNum={number}, OpType={name}, NumelIn={elements}, NumelOut=8, "
+        "Timeout(ms)=600000) ran for 600008 milliseconds before timing out.\n"
+    )
+
+
+_SPLIT = "SeqNum 7 REDUCE of 8 elements: rank 0; SeqNum 7 _ALLGATHER_BASE of 8 elements: ranks 1, 2"
+_PG = "[PG ID 1 PG GUID {}(x) Rank {}] Timeout at NCCL work: {}, last enqueued NCCL work: 9\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            _watchdog(1, "7 _ALLGATHER_BASE")
+            + _watchdog(0, "7 REDUCE")
+            + _watchdog(2, "7 _ALLGATHER_BASE"),
+            [_SPLIT],
+        ),
+        (
+            _watchdog(0, "4 ALLREDUCE") + _watchdog(1, "6 ALLREDUCE"),
+            ["SeqNum 4 ALLREDUCE of 8 elements: rank 0; SeqNum 6 ALLREDUCE of 8 elements: rank 1"],
+        ),
+        (
+            _watchdog(0, "4 ALLREDUCE", 8) + _watchdog(1, "4 ALLREDUCE", 9),
+            ["SeqNum 4 ALLREDUCE of 8 elements: rank 0; SeqNum 4 ALLREDUCE of 9 elements: rank 1"],
+        ),
+        (_watchdog(0, "4 ALLTOALL", 8) + _watchdog(1, "4 ALLTOALL", 9), []),
+        (_watchdog(0, "4 ALLREDUCE") + _watchdog(1, "4 ALLREDUCE"), []),
+        # A rank with two calls is of two groups that the text does not name.
+        (_watchdog(0, "4 ALLREDUCE") + _watchdog(0, "9 REDUCE") + _watchdog(1, "9 REDUCE"), []),
+        # Two processes with one rank are of two groups.
+        (
+            _watchdog(0, "4 REDUCE", prefix="[rank0]:")
+            + _watchdog(0, "4 REDUCE", prefix="[rank4]:")
+            + _watchdog(1, "9 REDUCE", prefix="[rank1]:"),
+            [],
+        ),
+        # Two groups: each rank stopped where its group did.
+        (
+            _watchdog(0, "4 ALLREDUCE")
+            + _PG.format(3, 0, 4)
+            + _watchdog(1, "9 REDUCE")
+            + _PG.format(5, 1, 9),
+            [],
+        ),
+        (_watchdog(0, "4 SEND") + _watchdog(1, "5 RECV"), []),
+    ],
+)
+def test_ranks_that_timed_out_in_different_calls(text: str, said: list[str]) -> None:
+    assert [one.text for one in ranks_apart(f"step 1\n{text}")] == said
+    assert all(one.line == 2 for one in ranks_apart(f"step 1\n{text}"))
+
+
+def test_a_group_whose_ranks_are_apart_is_a_failure(tmp_path: Path) -> None:
+    put(tmp_path, "n1/job.out", _watchdog(0, "7 REDUCE") + _watchdog(1, "7 BROADCAST"))
+    (facts,) = folder_facts(tmp_path)
+    assert "ranks_apart" in [one["kind"] for one in facts.named("failures")]
 
 
 TOLD = (

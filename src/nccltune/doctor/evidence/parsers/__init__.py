@@ -32,4 +32,5 @@ symbols.py        plugins and the tuner interfaces they define
 text.py           helpers: bytes to text, words to numbers, bus ids
 topo_matrix.py    `nvidia-smi topo -m`
 tree.py           small files of /sys and /proc, in the format of `grep -H`
+watchdog.py       the calls in which PyTorch's watchdog found the ranks
 """

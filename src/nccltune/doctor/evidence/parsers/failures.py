@@ -92,6 +92,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         *("nvidia-fabricmanager.service: Main process exited", "Failed to start NVIDIA fabric"),
         *("available GPUs or NVSwitches", "not all local fabric manager instances"),
     ),
+    "rccl_needs": ("[FATAL ERROR]: HSA_", "Please set HSA_"),
     "health": (
         *("nhc:  Health check failed", ": Health check failed:  ", "Node Health Check failed"),
         *("Node Health Checks failed", "Found XID errors", "NHC: "),
