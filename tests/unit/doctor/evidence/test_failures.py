@@ -154,6 +154,13 @@ LINES = [
     ("ofi_failed", "libfabric:4:17::efa:cq:efa_rdm_txe_handle_error():737<warn> err: 5, message: "
      "Invalid address My EFA addr: fi_addr_efa://[fe80::13]:0:1"),
     ("rccl_needs", "[FATAL ERROR]: HSA_NO_SCRATCH_RECLAIM=1 must be set to avoid performance"),
+    ("topology_file", "INTERNAL: NCCL operation ncclCommInitRank() failed: x. Last NCCL "
+     "warning(error) log entry (may be unrelated) 'Attribute busid of node nic not found'."),
+    ("nccl", "INTERNAL: NCCL operation ncclCommInitRank() failed: x. Last NCCL warning(error) log "
+     "entry (may be unrelated) 'socketTryAccept: Accept failed: Bad file descriptor'."),
+    ("peer_gone", "[PG 0 Rank 1] Failed to get exception dump flag from the global store."),
+    ("peer_gone", "[c10d] recvValue failed on SocketImpl(fd=5): Connection reset by peer"),
+    ("launcher", "kex_exchange_identification: read: Connection reset by peer"),
     ("no_rdma", "Fatal error:  device '*': sys files not found (/sys/class/infiniband/*/ports)"),
 ]  # fmt: skip
 

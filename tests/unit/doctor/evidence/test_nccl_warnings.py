@@ -66,7 +66,8 @@ SHAPES = (
     ("rocm_host", "init.cc:118 NUMA auto balancing enabled which can lead to variability"),
     ("tcpx_wait", "net_tcpx.cc:1231 0xa:0xb, nic 0, eth1, 192.0.2.1<1><-192.0.2.2<2> rx rx ctrl "
      "timeout cnt 70, nanos 10000000585"),
-    (WARNING, "misc/socket.cc:415 socketTryAccept: Accept failed: Bad file descriptor"),
+    ("effect", "misc/socket.cc:415 socketTryAccept: Accept failed: Bad file descriptor"),
+    ("nccl_symbol", "init.cc:9 Invalid config blocking attribute value -2147483648"),
     ("optional", "misc/mlx5dvwrap.cc:73 Call to mlx5dv_get_data_direct_sysfs_path failed with "
      "error No such device errno 19"),
     ("peer_access", "init.cc:12 Cuda failure 217 'peer access is not supported between these'"),

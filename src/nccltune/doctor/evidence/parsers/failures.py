@@ -205,6 +205,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         *("HIP error", "HIP failure"),
         "remote process exited or there was a network error",
         "DistBackendError",
+        *("NCCL operation nccl", "Last NCCL warning", "issue to the NCCL developers"),
     ),
     "wrong": ("Out of bounds values", "exceeded the maximum threshold"),
     "launcher": (
@@ -236,7 +237,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "DUE TO PREEMPTION",
         "BAD TERMINATION OF ONE OF YOUR APPLICATION",
         "error waiting for event",
-        "Host key verification failed",
+        *("Host key verification failed", "kex_exchange_identification"),
         "Permission denied (publickey",
         "Could not resolve hostname",
         "ssh: connect to host",
@@ -277,14 +278,16 @@ _WORDS: dict[str, tuple[str, ...]] = {
         *("return code = -", "exitcode: -", "exitcode  : ", "(SIGKILL)"),
         *("watchdog thread terminated with exception", "failed (exitcode: "),
     ),
+    "peer_gone": (
+        *("Connection reset by peer", "Connection closed by remote peer", "Broken pipe"),
+        *("exception dump flag from", "TCPStore server has shut down", "recvValue failed"),
+    ),
     "port_taken": ("Address already in use", "EADDRINUSE"),
     "no_interface": ("no socket interface found", "No socket interface found"),
     "network": (
         "client socket has timed out",
         "Connection refused",
         "Connection timed out",
-        "Connection reset by peer",
-        "Connection closed by remote peer",
         "No route to host",
         "Network is unreachable",
         "Transport endpoint is not connected",
@@ -433,7 +436,8 @@ def _warnings(text: str) -> Iterator[tuple[int, str]]:
         yield start, warning_kind(text[start : end if end >= 0 else len(text)][:2000]) or WARNING
     for match in _LAST_ERROR.finditer(text):
         kind = message_kind((match["line"] or match["quoted"])[:2000])
-        if kind != WARNING:
+        # The line of XLA states the failure itself.
+        if kind != WARNING and (match["line"] or kind != "effect"):
             yield match.start("line" if match["line"] else "xla"), kind
     for match in _OLD_WARN.finditer(text) if " WARN " in text else ():
         kind = message_kind(match["message"][:2000])

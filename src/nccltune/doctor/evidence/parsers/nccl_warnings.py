@@ -150,7 +150,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"[Nn]o (?:socket |IP )?interface found|no device found (?:matching|after)|"
      r"No usable listening interface|\bbind\b.*Cannot assign requested address", "no_interface"),
     ("", r"[Cc]onnect to 172\.17\.\d+\.\d+<", "container_address"),
-    ("", r"Bad file descriptor", WARNING),
+    ("", r"Bad file descriptor", "effect"),
     # Before "network": a socket that could not be made reached nobody.
     ("", r"Too many open files|Cannot allocate memory|malloc\(size=\d+\) returned null|"
      r"(?:pthread_create|fork|clone).*Resource temporarily unavailable", "limit"),
@@ -162,6 +162,8 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      "calls_differ"),
     (r"argcheck\.cc", "", "usage"),
     ("", r"Bootstrap Root ?: ?(?:rank \d+ of \d+ ranks has already|mismatch in rank)", "usage"),
+    # The struct of a newer release: "undefined" is no value for an older one.
+    ("", r"Invali[dg] config .*-2147483648", "nccl_symbol"),
     ("", r"mixing different streams|improper usage|ncclConfig_t argument|Invali[dg] config |"
      r"ncclRedOp|nccl(?:Put|Wait)?Signal|ncclCommGrow|to self without|Data type supplied|pass NULL|"
      r"Streams given|Blocking and nonblocking|Either none or all|not in a group call|_INITIALIZER|"
@@ -185,8 +187,8 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"Failed to initialize any NET plugin|[Nn]etwork .{1,64} not found", "no_net"),
     ("", r"getting address info|Name or service not known|name resolution", "network"),
     (r"(?:^|/)xml\.(?:h|cc)", r"^Attribute |^Error : ", "topology_file"),
-    ("", r"XML (?:graph|topology) file|XML (?:Import|Graph|Topology|Parse|Mismatch|parser)",
-     "topology_file"),
+    ("", r"^Attribute \w+ of node|XML (?:(?:graph|topology) file|Import|Graph|Topology|Parse|"
+     r"Mismatch|parser)", "topology_file"),
     ("", r"[Nn]o algorithm/protocol available|Unrecognized (?:element|prefix) token|"
      r"must have a prefix|valid NCCL_NET_FORCE_MERGE", "setting"),
     ("", r"Invalid value .*NCCL_|NCCL_\w+.*(?:ignored|ignoring|unknown value|not a valid|"
