@@ -3,6 +3,7 @@
 
 from typing import Any
 
+from nccltune.doctor.evidence.parsers.completions import completions
 from nccltune.doctor.evidence.parsers.failures import (
     FailureLine,
     failed_diagnostics,
@@ -54,7 +55,7 @@ def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
     for raw in raws.values():
         rows: tuple[FailureLine, ...] = ()
         if raw.name in _LOGS:
-            parsers = (lone_ranks, failed_diagnostics, ranks_apart)
+            parsers = (lone_ranks, failed_diagnostics, ranks_apart, completions)
             rows = tuple(row for parser in parsers for row in evidence.parse(raw, parser))
         if raw.name == "test":
             rows = (*evidence.parse(raw, wrong_rows), *rows)

@@ -161,6 +161,14 @@ LINES = [
     ("peer_gone", "[PG 0 Rank 1] Failed to get exception dump flag from the global store."),
     ("peer_gone", "[c10d] recvValue failed on SocketImpl(fd=5): Connection reset by peer"),
     ("launcher", "kex_exchange_identification: read: Connection reset by peer"),
+    ("torch_usage", "RuntimeError: CUDA error: device-side assert triggered"),
+    ("torch_usage", "RuntimeError: No backend type associated with device type cpu"),
+    ("torch_store", "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for "
+     "clients. 1/2 clients joined."),
+    ("watchdog", "RuntimeError: Rank 1 successfully reached monitoredBarrier, but received errors"),
+    ("no_gpu", "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!"),
+    ("died", "ray.exceptions.ActorDiedError: The actor died unexpectedly"),
+    ("gpu_memory", "HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate"),
     ("no_rdma", "Fatal error:  device '*': sys files not found (/sys/class/infiniband/*/ports)"),
 ]  # fmt: skip
 
@@ -194,6 +202,32 @@ def test_lines_that_state_no_failure() -> None:
         "loss 0.1 error 0.0\n"
     )
     assert parse_failures(fine) == ()
+
+
+@pytest.mark.parametrize(("tries", "kinds"), [("3/34", []), ("34/34", ["network"])])
+def test_a_connection_that_is_tried_often(tries: str, kinds: list[str]) -> None:
+    line = f"NCCL INFO x: connect returned No route to host, retrying ({tries}) after sleep for 3 s"
+    assert [one.kind for one in parse_failures(f"h1:1:2 [0] {line}\n")] == kinds
+
+
+@pytest.mark.parametrize(
+    ("syndrome", "kind", "said"),
+    [
+        ("8813", "rdma_protection", "syndrome 0x13 (status 10, remote access), vendor 0x88"),
+        ("8115", "rdma_no_answer", "syndrome 0x15 (status 12, retries exceeded), vendor 0x81"),
+        ("8914", "rdma_failed", "syndrome 0x14, vendor 0x89"),
+    ],
+)
+def test_completions_of_libmlx5(syndrome: str, kind: str, said: str, tmp_path: Path) -> None:
+    none = "(W pid=1) 00000000 00000000 00000000 00000000\n"
+    last = f"(W pid=1) 00000000 0000{syndrome} 12000cb4 000056d2\n"
+    text = "step 1\n" + 2 * (f"(W pid=1) mlx5: h1: got completion with error:\n{3 * none}{last}")
+    (tmp_path / "post.txt").write_text(text)
+    found = read_elsewhere([tmp_path / "post.txt"])
+    assert found is not None
+    ((one,),) = (facts.named("failures") for facts in found.values())
+    assert (one["kind"], one["count"], one["where"][-2:]) == (kind, 2, ":2")
+    assert one["text"].endswith(said)
 
 
 def _watchdog(rank: int, call: str, elements: int = 8, prefix: str = "") -> str:

@@ -2,7 +2,7 @@
 """Find lines that state a failure of NCCL, CUDA, the driver, PyTorch or launchers.
 
 NCCL lines of level INFO are ignored: NCCL tries operations that may fail and continues without
-them.
+them. A connection that was tried half as often as NCCL tries is no such operation.
 """
 
 import re
@@ -32,7 +32,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "cudaErrorNoDevice",
         "CUDA_ERROR_NO_DEVICE",
         "Found no NVIDIA driver",
-        "No CUDA GPUs are available",
+        *("No CUDA GPUs are available", "no GPUs found!"),
         "libcuda.so.1: cannot open",
         "libcuda.so: cannot open",
         "libnvidia-ml.so.1: cannot open",
@@ -110,7 +110,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "cudaErrorECCUncorrectable",
         "CUDA_ERROR_ECC_UNCORRECTABLE",
         "unspecified launch failure",
-        "illegal memory access",
+        *("illegal memory access", "illegal instruction was encountered"),
         "uncorrectable NVLink error",
         "cudaErrorNvlinkUncorrectable",
         *("CUDA_ERROR_CONTAINED", "cudaErrorContained", "Invalid access of peer GPU memory"),
@@ -132,7 +132,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "cudaErrorMemoryAllocation",
         "CUDA_ERROR_OUT_OF_MEMORY",
         "OutOfMemoryError",
-        "HIP out of memory",
+        *("HIP out of memory", "HSA_STATUS_ERROR_OUT_OF_RESOURCES"),
     ),
     "shm": (
         "No space left on device",
@@ -173,7 +173,15 @@ _WORDS: dict[str, tuple[str, ...]] = {
     ),
     "gid_type": ("ncclIbRoceGetVersionNum",),
     "torch_check": ("INTERNAL ASSERT FAILED",),
-    "torch_store": ("NCCL communicator and ret", "Timeout waiting for key", "ms, keys: /"),
+    "torch_usage": (
+        *("device-side assert triggered", "No backend type associated with device type"),
+        *("finished reduction in the prior iteration", "Tensors must be CUDA and dense"),
+        "process group has not been initialized",
+    ),
+    "torch_store": (
+        *("NCCL communicator and ret", "Timeout waiting for key", "ms, keys: /"),
+        *("DistStoreError", "clients joined", "RuntimeError: Socket Timeout"),
+    ),
     "watchdog": (
         "Watchdog caught collective operation timeout",
         "before timing out",
@@ -181,7 +189,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "Timeout at NCCL ",
         "watchdog got stuck",
         "Timed out waiting",
-        "failed to pass monitoredBarrier",
+        *("failed to pass monitoredBarrier", "reached monitoredBarrier, but"),
         "RendezvousTimeoutError",
     ),
     "nccl": (
@@ -277,6 +285,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         *("DataLoader worker (pid", "DataLoader worker exited unexpectedly"),
         *("return code = -", "exitcode: -", "exitcode  : ", "(SIGKILL)"),
         *("watchdog thread terminated with exception", "failed (exitcode: "),
+        *("ActorDiedError", "A worker died or was killed", "worker died unexpectedly"),
     ),
     "peer_gone": (
         *("Connection reset by peer", "Connection closed by remote peer", "Broken pipe"),
@@ -301,6 +310,7 @@ _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 # Lines that only mention a failure: comments, echoed code, log calls.
 _QUOTED = re.compile(r"^\s*(?://|echo |if |elif |except |raise |print\(|logger\.)")
 _INFO = "NCCL INFO"
+_TRIED = re.compile(r"returned [^,]+, retrying \((\d+)/(\d+)\)")
 _WARN = "NCCL WARN"
 # NCCL's last warning without the words NCCL WARN: PyTorch prints it in the line after "Last error",
 # XLA in quotes.
@@ -347,6 +357,7 @@ _BARE = (
     *("reverse path from remNode", "does not loop back", "Message truncated"),
     *("Could not find a path for pattern", "No transport found for rank", "NVLink SHARP (NVLS)"),
     "prov_errno",
+    "got completion with error:",
 )
 _BYTES = tuple(word.encode() for word in (*_KIND, *_BARE))
 _QUIET = re.compile(r"\b(?:INFO|TRACE|DEBUG|UCX)\b")
@@ -395,7 +406,7 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
     are counted together. Lines of the kernel are left to the kernel's log."""
     text = without_kernel_lines(text)
     if _INFO in text:
-        text = "\n".join("" if _INFO in line else line for line in text.split("\n"))
+        text = "\n".join("" if _is_quiet(line) else line for line in text.split("\n"))
     at: dict[int, str] = {}
     for word, kind in _KIND.items():
         for start in _starts(text, word):
@@ -420,6 +431,12 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
         elif len(found) < MOST:
             found[key] = FailureLine(at[start], line[:LONGEST], number, 1)
     return tuple(found.values())
+
+
+def _is_quiet(line: str) -> bool:
+    """Return whether a line is of level INFO, and no connection that was tried very often."""
+    tried = _TRIED.search(line) if _INFO in line else None
+    return _INFO in line and (tried is None or 2 * int(tried[1]) < int(tried[2]))
 
 
 def _warnings(text: str) -> Iterator[tuple[int, str]]:

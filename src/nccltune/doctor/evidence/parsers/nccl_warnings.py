@@ -204,7 +204,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"Rem Allocator|pthread_join|[Tt]hread join|join thread|[Dd]eregister|hostStreamPlan|"
      r"munmap of|unlink shared|socket progress error|Legacy IPC cleanup", "effect"),
     ("", r"cap it to|[Ll]imiting|set (?:it|both) to \d|Unsetting|falling back to|"
-     r"Continue without|not dumping|disabling\b|data_direct_sysfs|"
+     r"Continue without|not dumping|disabling\b|data_direct_sysfs|Could not enable P2P|"
      r"setting (?:to|NCCL_)", "optional"),
     ("", r"NCCL_\w+.*(?:out of range|greater than|too (?:big|small)|has been set to)|OOO RQ|"
      r"NCCL_IB_MERGE_NICS=0|No valid .* pair found|plane IDs?|Ip address .* is invalid",
