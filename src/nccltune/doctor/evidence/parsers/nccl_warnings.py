@@ -250,13 +250,7 @@ def warning_kind(line: str) -> str | None:
 def message_kind(message: str, file: str = "") -> str:
     """Return the kind of a warning's message. `file` is NCCL's source file, "" if not known."""
     if (status := _STATUS.search(message)) is not None:
-        code = int(status["status"] or status["error"] or 0)
-        kinds = (
-            kind
-            for number, (name, kind) in _COMPLETIONS.items()
-            if code == number or status["name"] == name
-        )
-        return next(kinds, "rdma_failed")
+        return status_kind(int(status["status"] or status["error"] or 0), status["name"])
     if (call := _CALL.search(message)) is not None:
         return _verbs_kind(call["call"], call["why"], int(call["status"] or 0))
     if (cuda := _CUDA.search(message)) is not None:
@@ -265,6 +259,13 @@ def message_kind(message: str, file: str = "") -> str:
         if in_file.search(file) and pattern.search(message):
             return kind
     return WARNING
+
+
+def status_kind(status: int, name: str | None = None) -> str:
+    """Return the kind of a completion with this status, or this name of one."""
+    known = ((of, kind) for code, (of, kind) in _COMPLETIONS.items() if status == code)
+    named = ((of, kind) for of, kind in _COMPLETIONS.values() if of == name)
+    return next((kind for _, kind in (*known, *named)), "rdma_failed")
 
 
 def _verbs_kind(call: str, why: str, status: int) -> str:

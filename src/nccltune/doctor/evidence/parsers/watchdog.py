@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare the calls in which PyTorch's watchdog found the ranks of a process group."""
+"""Compare the calls in which PyTorch's watchdog found the ranks of a process group, and name the
+ranks that it did not find."""
 
 import re
 from collections import defaultdict
@@ -23,7 +24,8 @@ _MOST = 4
 
 
 def ranks_apart(text: str) -> tuple[FailureLine, ...]:
-    """Return one FailureLine for each process group whose ranks timed out in different calls.
+    """Return one FailureLine for each process group whose ranks timed out in different calls, or
+    of which ranks are missing.
 
     Where the text names groups, a line counts that can be of one of them only. Where it names none,
     a rank with two calls is of several groups, and nothing is said.
@@ -56,14 +58,23 @@ def ranks_apart(text: str) -> tuple[FailureLine, ...]:
         calls: dict[tuple[int, str], list[int]] = defaultdict(list)
         for rank, seen in sorted(ranks.items()):
             calls[min(seen)[:2]].append(rank)
-        if len(calls) > 1 and not any(_PAIRS.search(call) for _, call in calls):
+        line = text.count("\n", 0, at[group]) + 1
+        missing = sorted(set(range(max(ranks))) - set(ranks))
+        if any(_PAIRS.search(call) for _, call in calls):
+            continue
+        if len(calls) > 1:
             said = "; ".join(
                 f"SeqNum {number} {call}: {_ranks(of)}"
                 for (number, call), of in sorted(calls.items())[:_MOST]
             )
             more = f"; and {len(calls) - _MOST} more calls" if len(calls) > _MOST else ""
-            line = text.count("\n", 0, at[group]) + 1
             lines.append(FailureLine("ranks_apart", said + more, line, 1))
+        elif missing and len(ranks) > 1:
+            ((number, call),) = calls
+            said = (
+                f"SeqNum {number} {call}: {_ranks(sorted(ranks))}; no timeout of {_ranks(missing)}"
+            )
+            lines.append(FailureLine("watchdog", said, line, 1))
     return tuple(lines)
 
 
