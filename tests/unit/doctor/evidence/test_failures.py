@@ -160,6 +160,7 @@ LINES = [
      "entry (may be unrelated) 'socketTryAccept: Accept failed: Bad file descriptor'."),
     ("peer_gone", "[PG 0 Rank 1] Failed to get exception dump flag from the global store."),
     ("peer_gone", "[c10d] recvValue failed on SocketImpl(fd=5): Connection reset by peer"),
+    ("launcher", "*** An error occurred in MPI_Init_thread"),
     ("launcher", "kex_exchange_identification: read: Connection reset by peer"),
     ("torch_usage", "RuntimeError: CUDA error: device-side assert triggered"),
     ("torch_usage", "RuntimeError: No backend type associated with device type cpu"),

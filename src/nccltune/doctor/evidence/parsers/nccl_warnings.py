@@ -57,6 +57,7 @@ _CUDA_ERRORS = {
     1: ("invalid argument", "cuda"),
     2: ("out of memory", "gpu_memory"),
     3: ("initialization error", "cuda_init"),
+    34: ("stub library", "no_gpu"),
     35: ("CUDA driver version is insufficient", "driver_old"),
     36: ("not supported in the installed CUDA driver", "driver_old"),
     46: ("busy or unavailable", "gpu_busy"),
@@ -197,14 +198,14 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"mixed local|a different number of devices", "graph"),
     (r"(?:^|/)graph/(?!xml)", "", "graph"),
     ("", r"Driver version found is \d+\. Minimum", "driver_old"),
-    ("", r"nvml\w+\(.*failed|NVML failure '(?!Not Supp)|Failed to open libnvidia-ml|"
-     r"Failed to find CUDA library", "no_gpu"),
+    ("", r"nvml\w+\(.*failed|NVML failure '(?!Not Supp)|Failed to open libnvidia-ml", "no_gpu"),
     # What is left of the sources, by part of NCCL. Before "internal": what the program asks for.
     ("", r"cannot be captured in a graph|CUDA [Gg]raphs? (?:feature|support)", "capture"),
     ("", r"Rem Allocator|pthread_join|[Tt]hread join|join thread|[Dd]eregister|hostStreamPlan|"
      r"munmap of|unlink shared|socket progress error|Legacy IPC cleanup", "effect"),
     ("", r"cap it to|[Ll]imiting|set (?:it|both) to \d|Unsetting|falling back to|"
      r"Continue without|not dumping|disabling\b|data_direct_sysfs|Could not enable P2P|"
+     r"Failed to (?:find CUDA library|open libcuda)|"
      r"setting (?:to|NCCL_)", "optional"),
     ("", r"NCCL_\w+.*(?:out of range|greater than|too (?:big|small)|has been set to)|OOO RQ|"
      r"NCCL_IB_MERGE_NICS=0|No valid .* pair found|plane IDs?|Ip address .* is invalid",
