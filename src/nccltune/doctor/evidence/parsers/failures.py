@@ -2,7 +2,7 @@
 """Find lines that state a failure of NCCL, CUDA, the driver, PyTorch or launchers.
 
 NCCL lines of level INFO are ignored: NCCL tries operations that may fail and continues without
-them. A connection that was tried half as often as NCCL tries is no such operation.
+them. A connection that was tried a third as often as NCCL tries is no such operation.
 """
 
 import re
@@ -141,7 +141,9 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "Bus error",
     ),
     "rdma_abi": ("does not support the kernel ABI of",),
-    "rdma_gpu_memory": ("ERRNO: Bad address", "allocate MR with error=14"),
+    "rdma_gpu_memory": (
+        *("ERRNO: Bad address", "allocate MR with error=14", "registration failed: Bad address"),
+    ),
     "calls_differ": ("Detected mismatch between collectives on ranks",),
     "ras_report": (
         *("Communicator ranks have different", "launched up to operation"),
@@ -435,7 +437,7 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
 def _is_quiet(line: str) -> bool:
     """Return whether a line is of level INFO, and no connection that was tried very often."""
     tried = _TRIED.search(line) if _INFO in line else None
-    return _INFO in line and (tried is None or 2 * int(tried[1]) < int(tried[2]))
+    return _INFO in line and (tried is None or 3 * int(tried[1]) < int(tried[2]))
 
 
 def _warnings(text: str) -> Iterator[tuple[int, str]]:

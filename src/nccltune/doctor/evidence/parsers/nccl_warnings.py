@@ -114,6 +114,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"|NET/OFI Network does not support (?:communication using )?CUDA buffers", "rdma_gpu_memory"),
     ("", r"NET/OFI.*(?:fi_getinfo|protocol that worked|Only EFA provider|Insufficient Libfabric |"
      r"requires at least libfabric|(?:[Nn]o |Couldn't find |Could not find ).*providers?)", "ofi"),
+    ("", r"NET/OFI (?:\S+ initialization failed|Failed to initialize \w+ protocol)", "effect"),
     ("", r"::\w+:cq:.*<warn>.*\berr\b", "ofi_failed"),
     ("", r"NET/OFI.*(?:completed with error|into address vector|fi_\w+.*(?:failed|RC:)|"
      r"[Cc]ould(?:n't| not) |Failed (?:to|call)|Unable to |Error |[Ee]rror posting|"
@@ -205,7 +206,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"munmap of|unlink shared|socket progress error|Legacy IPC cleanup", "effect"),
     ("", r"cap it to|[Ll]imiting|set (?:it|both) to \d|Unsetting|falling back to|"
      r"Continue without|not dumping|disabling\b|data_direct_sysfs|Could not enable P2P|"
-     r"Failed to (?:find CUDA library|open libcuda)|"
+     r"Failed to (?:find CUDA library|open libcuda)|PFN func|^Retrieve \w+ |CUDA missing symbol|"
      r"setting (?:to|NCCL_)", "optional"),
     ("", r"NCCL_\w+.*(?:out of range|greater than|too (?:big|small)|has been set to)|OOO RQ|"
      r"NCCL_IB_MERGE_NICS=0|No valid .* pair found|plane IDs?|Ip address .* is invalid",
@@ -214,7 +215,6 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"\bGIN\b|\bRMA\b|One[- ]sided|[Ss]ymmetric (?:memory|registration|register|kernel)",
      "device_api"),
     ("", r"CUMEM .*not supported prior", "gpu_unsupported"),
-    (r"cudawrap\.", r"PFN|^Retrieve|missing symbol", "driver_old"),
     ("", r"(?:create|set) CUDA (?:context|device)", "cuda"),
     ("", r"dlv?sym failed on .*(?:ibv|mlx5dv)_|lib wrapper not init", "no_verbs"),
     ("", r"Unable to query (?:device|port)", "verbs"),
