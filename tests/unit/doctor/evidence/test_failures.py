@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nccltune.doctor.evidence.elsewhere import read_elsewhere
+from nccltune.doctor.evidence.parsers.completions import completions
 from nccltune.doctor.evidence.parsers.failures import (
     lone_ranks,
     parse_failures,
@@ -331,6 +332,8 @@ def test_lines_alike_but_for_numbers_are_one() -> None:
 def test_hostile_texts_take_bounded_time() -> None:
     assert parse_failures("No devices were found" * 20_000)[0].kind == "no_gpu"
     assert len(parse_failures("\n".join(f"srun: error: {'x' * n}" for n in range(3000)))) == 400
+    assert ranks_apart("[rank0]:[PG 0 Rank 1] at work: WorkNCCL(SeqNum=" * 20_000) == ()
+    assert completions("mlx5: x got completion with error: " * 20_000) == ()
 
 
 @pytest.mark.parametrize(

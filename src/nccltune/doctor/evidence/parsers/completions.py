@@ -9,7 +9,7 @@ from nccltune.doctor.evidence.parsers.nccl_warnings import status_kind
 _WORD = r"[0-9a-f]{8}"
 # The last 16 of the 64 bytes have the vendor's syndrome and the syndrome, in their second word.
 _DUMP = re.compile(
-    r"^(?P<line>.*\bmlx5: \S+: got completion with error:)[^\n]*\n(?:[^\n]*\n){3}"
+    r"^(?P<line>.{0,300}\bmlx5: \S{1,80}: got completion with error:)[^\n]*\n(?:[^\n]*\n){3}"
     rf"[^\n]*?\b{_WORD} [0-9a-f]{{4}}(?P<vendor>[0-9a-f]{{2}})(?P<syndrome>[0-9a-f]{{2}}) {_WORD}",
     re.M,
 )

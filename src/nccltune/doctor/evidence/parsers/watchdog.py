@@ -8,12 +8,12 @@ from collections import defaultdict
 from nccltune.doctor.evidence.parsers.failures import FailureLine
 
 _CALL = re.compile(
-    r"(?:\[rank(?P<process>\d+)\]:.*)?\[Rank (?P<rank>\d+)\] Watchdog caught collective operation "
-    r"timeout: WorkNCCL\(SeqNum=(?P<number>\d+), OpType=(?P<call>\w+)(?:, NumelIn=(?P<in>\d+))?"
+    r"(?:\[rank(?P<process>\d+)\]:.{0,300}?)?\[Rank (?P<rank>\d+)\] Watchdog caught "
+    r"collective operation timeout: WorkNCCL\(SeqNum=(?P<number>\d+), OpType=(?P<call>\w+)(?:, NumelIn=(?P<in>\d+))?"
 )
 # "[PG ID 1 PG GUID 3 Rank 0] ... at work: 126", "[PG 1 Rank 0] Timeout at NCCL work: 126"
 _GROUP = re.compile(
-    r"\[PG (?:ID \d+ PG GUID )?(?P<group>[^\s(\]]+)[^\]\n]* Rank (?P<rank>\d+)\].*?"
+    r"\[PG (?:ID \d+ PG GUID )?(?P<group>[^\s(\]]{1,80})[^\]\n]{0,80} Rank (?P<rank>\d+)\].{0,200}?"
     r" (?:at |NCCL |id: |sequence )+(?:work|id): (?P<number>\d+)"
 )
 # Calls of which all ranks have the same number of elements.
