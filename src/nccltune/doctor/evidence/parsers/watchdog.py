@@ -9,7 +9,8 @@ from nccltune.doctor.evidence.parsers.failures import FailureLine
 
 _CALL = re.compile(
     r"(?:\[rank(?P<process>\d+)\]:.{0,300}?)?\[Rank (?P<rank>\d+)\] Watchdog caught "
-    r"collective operation timeout: WorkNCCL\(SeqNum=(?P<number>\d+), OpType=(?P<call>\w+)(?:, NumelIn=(?P<in>\d+))?"
+    r"collective operation timeout: WorkNCCL\(SeqNum=(?P<number>\d+), "
+    r"OpType=(?P<call>\w+)(?:, NumelIn=(?P<in>\d+))?"
 )
 # "[PG ID 1 PG GUID 3 Rank 0] ... at work: 126", "[PG 1 Rank 0] Timeout at NCCL work: 126"
 _GROUP = re.compile(
