@@ -3,6 +3,7 @@
 
 from typing import Any
 
+from nccltune.doctor.evidence.parsers.completions import completions
 from nccltune.doctor.evidence.parsers.failures import (
     FailureLine,
     failed_diagnostics,
@@ -11,6 +12,7 @@ from nccltune.doctor.evidence.parsers.failures import (
     wrong_rows,
 )
 from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
+from nccltune.doctor.evidence.parsers.watchdog import ranks_apart
 from nccltune.doctor.evidence.raw import NodeEvidence, Raw
 from nccltune.doctor.facts import Facts
 from nccltune.doctor.facts.gpu import GPUS
@@ -53,7 +55,8 @@ def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
     for raw in raws.values():
         rows: tuple[FailureLine, ...] = ()
         if raw.name in _LOGS:
-            rows = (*evidence.parse(raw, lone_ranks), *evidence.parse(raw, failed_diagnostics))
+            parsers = (lone_ranks, failed_diagnostics, ranks_apart, completions)
+            rows = tuple(row for parser in parsers for row in evidence.parse(raw, parser))
         if raw.name == "test":
             rows = (*evidence.parse(raw, wrong_rows), *rows)
         for one in (*rows, *evidence.parse(raw, parse_failures)):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nccltune.doctor.evidence.elsewhere import read_elsewhere
+from nccltune.doctor.evidence.parsers.completions import completions
 from nccltune.doctor.evidence.parsers.failures import (
     lone_ranks,
     parse_failures,
@@ -15,6 +16,7 @@ from nccltune.doctor.evidence.parsers.failures import (
 )
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
+from nccltune.doctor.evidence.parsers.watchdog import ranks_apart
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.node import folder_facts, put
 from tests.unit.doctor.evidence.test_files_of_people import TEST
@@ -106,6 +108,7 @@ LINES = [
      "'Message truncated : received 4096 bytes instead of 64'."),
     ("rdma_abi", "libibverbs: Warning: Driver bnxt_re does not support the kernel ABI of 6 (x"),
     ("rdma_gpu_memory", "ERRNO: Bad address."),
+    ("rdma_gpu_memory", "RDMA buffer MR registration failed: Bad address"),
     ("calls_differ", "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is run"),
     ("ras_report", "Rank 0 has launched up to operation 288685 -- GPU 0 managed by process 7"),
     ("ras_report", "1 job process is considered dead (unreachable via the RAS network)"),
@@ -152,6 +155,23 @@ LINES = [
      "8388608 bytes: Cannot allocate memory"),
     ("ofi_failed", "libfabric:4:17::efa:cq:efa_rdm_txe_handle_error():737<warn> err: 5, message: "
      "Invalid address My EFA addr: fi_addr_efa://[fe80::13]:0:1"),
+    ("rccl_needs", "[FATAL ERROR]: HSA_NO_SCRATCH_RECLAIM=1 must be set to avoid performance"),
+    ("topology_file", "INTERNAL: NCCL operation ncclCommInitRank() failed: x. Last NCCL "
+     "warning(error) log entry (may be unrelated) 'Attribute busid of node nic not found'."),
+    ("nccl", "INTERNAL: NCCL operation ncclCommInitRank() failed: x. Last NCCL warning(error) log "
+     "entry (may be unrelated) 'socketTryAccept: Accept failed: Bad file descriptor'."),
+    ("peer_gone", "[PG 0 Rank 1] Failed to get exception dump flag from the global store."),
+    ("peer_gone", "[c10d] recvValue failed on SocketImpl(fd=5): Connection reset by peer"),
+    ("launcher", "*** An error occurred in MPI_Init_thread"),
+    ("launcher", "kex_exchange_identification: read: Connection reset by peer"),
+    ("torch_usage", "RuntimeError: CUDA error: device-side assert triggered"),
+    ("torch_usage", "RuntimeError: No backend type associated with device type cpu"),
+    ("torch_store", "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for "
+     "clients. 1/2 clients joined."),
+    ("watchdog", "RuntimeError: Rank 1 successfully reached monitoredBarrier, but received errors"),
+    ("no_gpu", "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!"),
+    ("died", "ray.exceptions.ActorDiedError: The actor died unexpectedly"),
+    ("gpu_memory", "HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate"),
     ("no_rdma", "Fatal error:  device '*': sys files not found (/sys/class/infiniband/*/ports)"),
 ]  # fmt: skip
 
@@ -187,6 +207,100 @@ def test_lines_that_state_no_failure() -> None:
     assert parse_failures(fine) == ()
 
 
+@pytest.mark.parametrize(("tries", "kinds"), [("3/34", []), ("13/34", ["network"])])
+def test_a_connection_that_is_tried_often(tries: str, kinds: list[str]) -> None:
+    line = f"NCCL INFO x: connect returned No route to host, retrying ({tries}) after sleep for 3 s"
+    assert [one.kind for one in parse_failures(f"h1:1:2 [0] {line}\n")] == kinds
+
+
+@pytest.mark.parametrize(
+    ("syndrome", "kind", "said"),
+    [
+        ("8813", "rdma_protection", "syndrome 0x13 (status 10), vendor 88"),
+        ("8115", "rdma_no_answer", "syndrome 0x15 (status 12), vendor 81"),
+        ("8914", "rdma_failed", "syndrome 0x14, vendor 89"),
+    ],
+)
+def test_completions_of_libmlx5(syndrome: str, kind: str, said: str, tmp_path: Path) -> None:
+    none = "(W pid=1) 00000000 00000000 00000000 00000000\n"
+    last = f"(W pid=1) 00000000 0000{syndrome} 12000cb4 000056d2\n"
+    text = "step 1\n" + 2 * (f"(W pid=1) mlx5: h1: got completion with error:\n{3 * none}{last}")
+    (tmp_path / "post.txt").write_text(text)
+    found = read_elsewhere([tmp_path / "post.txt"])
+    assert found is not None
+    ((one,),) = (facts.named("failures") for facts in found.values())
+    assert (one["kind"], one["count"], one["where"][-2:]) == (kind, 2, ":2")
+    assert one["text"].endswith(said)
+
+
+def _watchdog(rank: int, call: str, elements: int = 8, prefix: str = "") -> str:
+    number, _, name = call.partition(" ")
+    return (
+        f"{prefix}[E ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation "
+        f"timeout: WorkNCCL(SeqNum={number}, OpType={name}, NumelIn={elements}, NumelOut=8, "
+        "Timeout(ms)=600000) ran for 600008 milliseconds before timing out.\n"
+    )
+
+
+_SPLIT = "SeqNum 7 REDUCE of 8 elements: rank 0; SeqNum 7 _ALLGATHER_BASE of 8 elements: ranks 1, 2"
+_PG = "[PG ID 1 PG GUID {}(x) Rank {}] Timeout at NCCL work: {}, last enqueued NCCL work: 9\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            _watchdog(1, "7 _ALLGATHER_BASE")
+            + _watchdog(0, "7 REDUCE")
+            + _watchdog(2, "7 _ALLGATHER_BASE"),
+            [_SPLIT],
+        ),
+        (
+            _watchdog(0, "4 ALLREDUCE") + _watchdog(1, "6 ALLREDUCE"),
+            ["SeqNum 4 ALLREDUCE of 8 elements: rank 0; SeqNum 6 ALLREDUCE of 8 elements: rank 1"],
+        ),
+        (
+            _watchdog(0, "4 ALLREDUCE", 8) + _watchdog(1, "4 ALLREDUCE", 9),
+            ["SeqNum 4 ALLREDUCE of 8 elements: rank 0; SeqNum 4 ALLREDUCE of 9 elements: rank 1"],
+        ),
+        (_watchdog(0, "4 ALLTOALL", 8) + _watchdog(1, "4 ALLTOALL", 9), []),
+        (_watchdog(0, "4 ALLREDUCE") + _watchdog(1, "4 ALLREDUCE"), []),
+        # A rank with two calls is of two groups that the text does not name.
+        (_watchdog(0, "4 ALLREDUCE") + _watchdog(0, "9 REDUCE") + _watchdog(1, "9 REDUCE"), []),
+        # Two processes with one rank are of two groups.
+        (
+            _watchdog(0, "4 REDUCE", prefix="[rank0]:")
+            + _watchdog(0, "4 REDUCE", prefix="[rank4]:")
+            + _watchdog(1, "9 REDUCE", prefix="[rank1]:"),
+            [],
+        ),
+        # Two groups: each rank stopped where its group did.
+        (
+            _watchdog(0, "4 ALLREDUCE")
+            + _PG.format(3, 0, 4)
+            + _watchdog(1, "9 REDUCE")
+            + _PG.format(5, 1, 9),
+            [],
+        ),
+        (_watchdog(0, "4 SEND") + _watchdog(1, "5 RECV"), []),
+        (
+            _watchdog(3, "4 ALLREDUCE") + _watchdog(0, "4 ALLREDUCE"),
+            ["SeqNum 4 ALLREDUCE of 8 elements: ranks 0, 3; no timeout of ranks 1, 2"],
+        ),
+        (_watchdog(3, "4 ALLREDUCE"), []),
+    ],
+)
+def test_ranks_that_timed_out_in_different_calls(text: str, said: list[str]) -> None:
+    assert [one.text for one in ranks_apart(f"step 1\n{text}")] == said
+    assert all(one.line == 2 for one in ranks_apart(f"step 1\n{text}"))
+
+
+def test_a_group_whose_ranks_are_apart_is_a_failure(tmp_path: Path) -> None:
+    put(tmp_path, "n1/job.out", _watchdog(0, "7 REDUCE") + _watchdog(1, "7 BROADCAST"))
+    (facts,) = folder_facts(tmp_path)
+    assert "ranks_apart" in [one["kind"] for one in facts.named("failures")]
+
+
 TOLD = (
     "The admin said he saw Xid 79 on gpu-07 (GPU has fallen off the bus), and we rebooted it.",
     "A GPU had fallen off the bus last week.",
@@ -218,6 +332,8 @@ def test_lines_alike_but_for_numbers_are_one() -> None:
 def test_hostile_texts_take_bounded_time() -> None:
     assert parse_failures("No devices were found" * 20_000)[0].kind == "no_gpu"
     assert len(parse_failures("\n".join(f"srun: error: {'x' * n}" for n in range(3000)))) == 400
+    assert ranks_apart("[rank0]:[PG 0 Rank 1] at work: WorkNCCL(SeqNum=" * 20_000) == ()
+    assert completions("mlx5: x got completion with error: " * 20_000) == ()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parse the outputs of tools and of the kernel. Input is text, output is records.
 
+completions.py    completions with an error, as libmlx5 prints them
 elf.py            symbol names of an ELF file
 ethtool.py        `ethtool -i` and `-S`
 failures.py       lines of a log that state a failure
@@ -32,4 +33,5 @@ symbols.py        plugins and the tuner interfaces they define
 text.py           helpers: bytes to text, words to numbers, bus ids
 topo_matrix.py    `nvidia-smi topo -m`
 tree.py           small files of /sys and /proc, in the format of `grep -H`
+watchdog.py       the calls in which PyTorch's watchdog found the ranks
 """

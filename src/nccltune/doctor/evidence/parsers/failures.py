@@ -2,7 +2,7 @@
 """Find lines that state a failure of NCCL, CUDA, the driver, PyTorch or launchers.
 
 NCCL lines of level INFO are ignored: NCCL tries operations that may fail and continues without
-them.
+them. A connection that was tried a third as often as NCCL tries is no such operation.
 """
 
 import re
@@ -32,12 +32,11 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "cudaErrorNoDevice",
         "CUDA_ERROR_NO_DEVICE",
         "Found no NVIDIA driver",
-        "No CUDA GPUs are available",
+        *("No CUDA GPUs are available", "no GPUs found!"),
         "libcuda.so.1: cannot open",
         "libcuda.so: cannot open",
         "libnvidia-ml.so.1: cannot open",
-        "Failed to find CUDA library",
-        "Failed to open libcuda.so",
+        "driver is a stub library",
         "could not select device driver",
         "nvidia-container-cli: initialization error",
         "failed call to cuInit",
@@ -92,6 +91,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         *("nvidia-fabricmanager.service: Main process exited", "Failed to start NVIDIA fabric"),
         *("available GPUs or NVSwitches", "not all local fabric manager instances"),
     ),
+    "rccl_needs": ("[FATAL ERROR]: HSA_", "Please set HSA_"),
     "health": (
         *("nhc:  Health check failed", ": Health check failed:  ", "Node Health Check failed"),
         *("Node Health Checks failed", "Found XID errors", "NHC: "),
@@ -109,7 +109,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "cudaErrorECCUncorrectable",
         "CUDA_ERROR_ECC_UNCORRECTABLE",
         "unspecified launch failure",
-        "illegal memory access",
+        *("illegal memory access", "illegal instruction was encountered"),
         "uncorrectable NVLink error",
         "cudaErrorNvlinkUncorrectable",
         *("CUDA_ERROR_CONTAINED", "cudaErrorContained", "Invalid access of peer GPU memory"),
@@ -131,7 +131,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "cudaErrorMemoryAllocation",
         "CUDA_ERROR_OUT_OF_MEMORY",
         "OutOfMemoryError",
-        "HIP out of memory",
+        *("HIP out of memory", "HSA_STATUS_ERROR_OUT_OF_RESOURCES"),
     ),
     "shm": (
         "No space left on device",
@@ -141,7 +141,9 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "Bus error",
     ),
     "rdma_abi": ("does not support the kernel ABI of",),
-    "rdma_gpu_memory": ("ERRNO: Bad address", "allocate MR with error=14"),
+    "rdma_gpu_memory": (
+        *("ERRNO: Bad address", "allocate MR with error=14", "registration failed: Bad address"),
+    ),
     "calls_differ": ("Detected mismatch between collectives on ranks",),
     "ras_report": (
         *("Communicator ranks have different", "launched up to operation"),
@@ -172,7 +174,15 @@ _WORDS: dict[str, tuple[str, ...]] = {
     ),
     "gid_type": ("ncclIbRoceGetVersionNum",),
     "torch_check": ("INTERNAL ASSERT FAILED",),
-    "torch_store": ("NCCL communicator and ret", "Timeout waiting for key", "ms, keys: /"),
+    "torch_usage": (
+        *("device-side assert triggered", "No backend type associated with device type"),
+        *("finished reduction in the prior iteration", "Tensors must be CUDA and dense"),
+        "process group has not been initialized",
+    ),
+    "torch_store": (
+        *("NCCL communicator and ret", "Timeout waiting for key", "ms, keys: /"),
+        *("DistStoreError", "clients joined", "RuntimeError: Socket Timeout"),
+    ),
     "watchdog": (
         "Watchdog caught collective operation timeout",
         "before timing out",
@@ -180,7 +190,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "Timeout at NCCL ",
         "watchdog got stuck",
         "Timed out waiting",
-        "failed to pass monitoredBarrier",
+        *("failed to pass monitoredBarrier", "reached monitoredBarrier, but"),
         "RendezvousTimeoutError",
     ),
     "nccl": (
@@ -204,6 +214,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         *("HIP error", "HIP failure"),
         "remote process exited or there was a network error",
         "DistBackendError",
+        *("NCCL operation nccl", "Last NCCL warning", "issue to the NCCL developers"),
     ),
     "wrong": ("Out of bounds values", "exceeded the maximum threshold"),
     "launcher": (
@@ -223,7 +234,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "mpiexec noticed that process",
         "Primary job  terminated",
         "exited on signal",
-        "MPI_ABORT was invoked",
+        *("MPI_ABORT was invoked", "error occurred in MPI_", "abort before MPI_INIT"),
         "MPI_Init failed",
         "MPI_INIT failed",
         "srun: error:",
@@ -235,7 +246,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "DUE TO PREEMPTION",
         "BAD TERMINATION OF ONE OF YOUR APPLICATION",
         "error waiting for event",
-        "Host key verification failed",
+        *("Host key verification failed", "kex_exchange_identification"),
         "Permission denied (publickey",
         "Could not resolve hostname",
         "ssh: connect to host",
@@ -275,6 +286,11 @@ _WORDS: dict[str, tuple[str, ...]] = {
         *("DataLoader worker (pid", "DataLoader worker exited unexpectedly"),
         *("return code = -", "exitcode: -", "exitcode  : ", "(SIGKILL)"),
         *("watchdog thread terminated with exception", "failed (exitcode: "),
+        *("ActorDiedError", "A worker died or was killed", "worker died unexpectedly"),
+    ),
+    "peer_gone": (
+        *("Connection reset by peer", "Connection closed by remote peer", "Broken pipe"),
+        *("exception dump flag from", "TCPStore server has shut down", "recvValue failed"),
     ),
     "port_taken": ("Address already in use", "EADDRINUSE"),
     "no_interface": ("no socket interface found", "No socket interface found"),
@@ -282,8 +298,6 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "client socket has timed out",
         "Connection refused",
         "Connection timed out",
-        "Connection reset by peer",
-        "Connection closed by remote peer",
         "No route to host",
         "Network is unreachable",
         "Transport endpoint is not connected",
@@ -297,6 +311,7 @@ _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 # Lines that only mention a failure: comments, echoed code, log calls.
 _QUOTED = re.compile(r"^\s*(?://|echo |if |elif |except |raise |print\(|logger\.)")
 _INFO = "NCCL INFO"
+_TRIED = re.compile(r"returned [^,]+, retrying \((\d+)/(\d+)\)")
 _WARN = "NCCL WARN"
 # NCCL's last warning without the words NCCL WARN: PyTorch prints it in the line after "Last error",
 # XLA in quotes.
@@ -343,6 +358,7 @@ _BARE = (
     *("reverse path from remNode", "does not loop back", "Message truncated"),
     *("Could not find a path for pattern", "No transport found for rank", "NVLink SHARP (NVLS)"),
     "prov_errno",
+    "got completion with error:",
 )
 _BYTES = tuple(word.encode() for word in (*_KIND, *_BARE))
 _QUIET = re.compile(r"\b(?:INFO|TRACE|DEBUG|UCX)\b")
@@ -391,7 +407,7 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
     are counted together. Lines of the kernel are left to the kernel's log."""
     text = without_kernel_lines(text)
     if _INFO in text:
-        text = "\n".join("" if _INFO in line else line for line in text.split("\n"))
+        text = "\n".join("" if _is_quiet(line) else line for line in text.split("\n"))
     at: dict[int, str] = {}
     for word, kind in _KIND.items():
         for start in _starts(text, word):
@@ -418,6 +434,12 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
     return tuple(found.values())
 
 
+def _is_quiet(line: str) -> bool:
+    """Return whether a line is of level INFO, and no connection that was tried very often."""
+    tried = _TRIED.search(line) if _INFO in line else None
+    return _INFO in line and (tried is None or 3 * int(tried[1]) < int(tried[2]))
+
+
 def _warnings(text: str) -> Iterator[tuple[int, str]]:
     """Yield the offset and the kind of each warning of NCCL. What failed decides, not a word in the
     line: a queue pair that timed out is no connection that did."""
@@ -432,7 +454,8 @@ def _warnings(text: str) -> Iterator[tuple[int, str]]:
         yield start, warning_kind(text[start : end if end >= 0 else len(text)][:2000]) or WARNING
     for match in _LAST_ERROR.finditer(text):
         kind = message_kind((match["line"] or match["quoted"])[:2000])
-        if kind != WARNING:
+        # The line of XLA states the failure itself.
+        if kind != WARNING and (match["line"] or kind != "effect"):
             yield match.start("line" if match["line"] else "xla"), kind
     for match in _OLD_WARN.finditer(text) if " WARN " in text else ():
         kind = message_kind(match["message"][:2000])

@@ -57,6 +57,7 @@ _CUDA_ERRORS = {
     1: ("invalid argument", "cuda"),
     2: ("out of memory", "gpu_memory"),
     3: ("initialization error", "cuda_init"),
+    34: ("stub library", "no_gpu"),
     35: ("CUDA driver version is insufficient", "driver_old"),
     36: ("not supported in the installed CUDA driver", "driver_old"),
     46: ("busy or unavailable", "gpu_busy"),
@@ -71,6 +72,7 @@ _CUDA_ERRORS = {
     226: ("Invalid access of peer GPU memory", "gpu_fault"),
     400: ("invalid resource handle", "cuda"),
     700: ("illegal memory access", "gpu_fault"),
+    711: ("peer mapping resources exhausted", "peer_limit"),
     714: ("hardware stack", "gpu_fault"),
     716: ("misaligned address", "gpu_fault"),
     719: ("unspecified launch failure", "gpu_fault"),
@@ -81,12 +83,13 @@ _CUDA_ERRORS = {
     804: ("forward compatibility", "driver_old"),
 }
 """Words of CUDA and kind by the code of an error. Others are "cuda"."""
+_CAPTURE = range(900, 909)
 _PEER_CODES = frozenset({1, 101, 217, 400, 800, 801})
 """Errors of importing memory: argument, ordinal, peer access, handle, permission, support."""
 # Errors of CUDA that mean the same in each file of NCCL.
 _EVERYWHERE = frozenset(
     {"gpu_memory", "cuda_init", "driver_old", "no_gpu", "no_kernel", "gpu_fault", "fabric"}
-    | {"gpu_busy"}
+    | {"gpu_busy", "peer_limit"}
 )
 # Kinds by source file of the line ("" for any) and message. The first match decides.
 _MESSAGES: tuple[tuple[str, str, str], ...] = (
@@ -111,6 +114,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"|NET/OFI Network does not support (?:communication using )?CUDA buffers", "rdma_gpu_memory"),
     ("", r"NET/OFI.*(?:fi_getinfo|protocol that worked|Only EFA provider|Insufficient Libfabric |"
      r"requires at least libfabric|(?:[Nn]o |Couldn't find |Could not find ).*providers?)", "ofi"),
+    ("", r"NET/OFI (?:\S+ initialization failed|Failed to initialize \w+ protocol)", "effect"),
     ("", r"::\w+:cq:.*<warn>.*\berr\b", "ofi_failed"),
     ("", r"NET/OFI.*(?:completed with error|into address vector|fi_\w+.*(?:failed|RC:)|"
      r"[Cc]ould(?:n't| not) |Failed (?:to|call)|Unable to |Error |[Ee]rror posting|"
@@ -131,11 +135,13 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"P2P is disabled between NVLINK", "nvlink_p2p"),
     ("", r"ncclIbRoceGetVersionNum", "gid_type"),
     ("", r"(?:in|im)compatible (?:devices|with the local)|link_layer", "nics_mixed"),
+    ("", r"NET/IB.*(?:async|event).*(?:work queue error|access violation)", "rdma_queue_event"),
     ("", r"NET/IB.*(?:Got async|async fatal|non-fatal async|GID table changed|unknown event)",
      "rdma_event"),
     ("", r"^MNNVL \(cliqueSize", "imex"),
     ("", r"NVLink SHARP \(NVLS\)", "nvls"),
     ("", r"Duplicate GPU detected|using the same GPU", "device"),
+    ("", r"attaching to shared memory segment .*\(size 0\)", "cumem_host"),
     ("", r"No space left on device|failed to extend|posix_fallocate", "shm"),
     ("", r"while creating shared memory segment(?!.*error: (?!No space))", "shm"),
     (r"shmutils\.cc|/shm\.cc", "", "shm_access"),
@@ -146,18 +152,20 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"[Nn]o (?:socket |IP )?interface found|no device found (?:matching|after)|"
      r"No usable listening interface|\bbind\b.*Cannot assign requested address", "no_interface"),
     ("", r"[Cc]onnect to 172\.17\.\d+\.\d+<", "container_address"),
-    ("", r"Bad file descriptor", WARNING),
+    ("", r"Bad file descriptor", "effect"),
     # Before "network": a socket that could not be made reached nobody.
     ("", r"Too many open files|Cannot allocate memory|malloc\(size=\d+\) returned null|"
      r"(?:pthread_create|fork|clone).*Resource temporarily unavailable", "limit"),
     ("", r"\b[Bb]ind\b.*Address already in use", "ports"),
-    ("", r"^Missing \"|NUMA auto balancing", "rocm_host"),
+    ("", r"^Missing \"|NUMA auto balancing|^HSA_\w+ is not set", "rocm_host"),
     ("", r"[rt]x ctrl timeout", "tcpx_wait"),
     ("", r"Unable to open device", "verbs"),
     ("", r"truncated|collective mismatch|Mismatched collective|incorrect receive info",
      "calls_differ"),
     (r"argcheck\.cc", "", "usage"),
     ("", r"Bootstrap Root ?: ?(?:rank \d+ of \d+ ranks has already|mismatch in rank)", "usage"),
+    # The struct of a newer release: "undefined" is no value for an older one.
+    ("", r"Invali[dg] config .*-2147483648", "nccl_symbol"),
     ("", r"mixing different streams|improper usage|ncclConfig_t argument|Invali[dg] config |"
      r"ncclRedOp|nccl(?:Put|Wait)?Signal|ncclCommGrow|to self without|Data type supplied|pass NULL|"
      r"Streams given|Blocking and nonblocking|Either none or all|not in a group call|_INITIALIZER|"
@@ -175,23 +183,57 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"(?:[Cc]onnect\b|recv|send|accept|bind|poll|listen|getaddrinfo).*"
      r"(?:refused|timed out|unreachable|No route|assign requested)", "network"),
     (r"fastsocket", r"incoming CPU|Maximum retry", "fastsocket"),
-    (r"socket\.cc?|(?:^|/)bootstrap\.cc|os/linux\.cc", r"[Cc]onnect to |refused|timed out|"
-     r"unreachable|No route|assign requested|exceeded (?:error )?(?:retry|retries|timeouts)|"
-     r"\bfailed ?:", "network"),
+    (r"socket\.(?:cc?|h)|(?:^|/)bootstrap\.cc|os/\w+\.cc", r"[Cc]onnect to |PollConnect|"
+     r"refused|timed out|unreachable|No route|assign requested|\bfailed ?:|"
+     r"exceeded (?:error )?(?:retry|retries|timeouts)", "network"),
     ("", r"Failed to initialize any NET plugin|[Nn]etwork .{1,64} not found", "no_net"),
     ("", r"getting address info|Name or service not known|name resolution", "network"),
     (r"(?:^|/)xml\.(?:h|cc)", r"^Attribute |^Error : ", "topology_file"),
-    ("", r"XML (?:graph|topology) file|XML (?:Import|Graph|Topology|Parse|Mismatch|parser)",
-     "topology_file"),
+    ("", r"^Attribute \w+ of node|XML (?:(?:graph|topology) file|Import|Graph|Topology|Parse|"
+     r"Mismatch|parser)", "topology_file"),
     ("", r"[Nn]o algorithm/protocol available|Unrecognized (?:element|prefix) token|"
      r"must have a prefix|valid NCCL_NET_FORCE_MERGE", "setting"),
     ("", r"Invalid value .*NCCL_|NCCL_\w+.*(?:ignored|ignoring|unknown value|not a valid|"
      r"[Pp]lease (?:use|specify))|Invalid NCCL_|ignoring NCCL_", "setting"),
     ("", r"(?:ring|tree) .*does not|Could not find (?:NET|net id|NIC|gpu rank)|TopoRankToIndex|"
-     r"mixed local", "graph"),
+     r"mixed local|a different number of devices", "graph"),
     (r"(?:^|/)graph/(?!xml)", "", "graph"),
     ("", r"Driver version found is \d+\. Minimum", "driver_old"),
-    ("", r"nvmlInit.*failed|Failed to open libnvidia-ml|Failed to find CUDA library", "no_gpu"),
+    ("", r"nvml\w+\(.*failed|NVML failure '(?!Not Supp)|Failed to open libnvidia-ml", "no_gpu"),
+    # What is left of the sources, by part of NCCL. Before "internal": what the program asks for.
+    ("", r"cannot be captured in a graph|CUDA [Gg]raphs? (?:feature|support)", "capture"),
+    ("", r"Rem Allocator|pthread_join|[Tt]hread join|join thread|[Dd]eregister|hostStreamPlan|"
+     r"munmap of|unlink shared|socket progress error|Legacy IPC cleanup", "effect"),
+    ("", r"cap it to|[Ll]imiting|set (?:it|both) to \d|Unsetting|falling back to|"
+     r"Continue without|not dumping|disabling\b|data_direct_sysfs|Could not enable P2P|"
+     r"Failed to (?:find CUDA library|open libcuda)|PFN func|^Retrieve \w+ |CUDA missing symbol|"
+     r"setting (?:to|NCCL_)", "optional"),
+    ("", r"NCCL_\w+.*(?:out of range|greater than|too (?:big|small)|has been set to)|OOO RQ|"
+     r"NCCL_IB_MERGE_NICS=0|No valid .* pair found|plane IDs?|Ip address .* is invalid",
+     "setting"),
+    (r"(?:^|/)(?:gin|gdaki|rma)(?:/|\.|_)|dev_runtime|symmetric_sched|ce_coll", "", "device_api"),
+    ("", r"\bGIN\b|\bRMA\b|One[- ]sided|[Ss]ymmetric (?:memory|registration|register|kernel)",
+     "device_api"),
+    ("", r"CUMEM .*not supported prior", "gpu_unsupported"),
+    ("", r"(?:create|set) CUDA (?:context|device)", "cuda"),
+    ("", r"dlv?sym failed on .*(?:ibv|mlx5dv)_|lib wrapper not init", "no_verbs"),
+    ("", r"Unable to query (?:device|port)", "verbs"),
+    (r"coll_net\.", "", "sharp"),
+    ("", r"has no transport|no transport for", "no_transport"),
+    ("", r"ncclProxyClient\w+ call to", "local_socket"),
+    ("", r"Could not map", "shm_access"),
+    ("", r"Failed to (?:malloc|allocate)|CUDA host alloc|^Allocation failed|malloc of \d+|"
+     r"calloc\(|Thread creation failed", "limit"),
+    ("", r"is out of range|mismatch in info from|FP8 reduction|[Tt]oo many |Illegal to have|"
+     r"Invalid (?:argument|handle)|parent comm|match the parent|split_?[Ss]hare|"
+     r"host threads racing|Group creation failed|(?:suspend|resume) not supp|suspended", "usage"),
+    (r"(?:^|/)(?:proxy|mem_manager|allocator)\.|misc/utils\.|register/|socket\.(?:cc|h)$",
+     r"^(?!.*[Aa]ccept failed)", "internal"),
+    (r"net_ib|(?:^|/)(?:init|enqueue|bootstrap|group|net|strongstream|p2p)\.|utils\.h",
+     r"expected (?:a|graph)|Unknown (?:comp|pattern|coll|device)|request|=\{\d|unknown state|"
+     r"already conn|mr 0x|[Vv]irtual|vNic|physical|not empty|has bugs|Failed to determine|nLocals|"
+     r"not aligned|regBufType|invalid IPC peer|getRandom|ready == 0|"
+     r"the number of devices", "internal"),
 )  # fmt: skip
 _COMPILED = tuple(
     (re.compile(file), re.compile(message), kind) for file, message, kind in _MESSAGES
@@ -209,13 +251,7 @@ def warning_kind(line: str) -> str | None:
 def message_kind(message: str, file: str = "") -> str:
     """Return the kind of a warning's message. `file` is NCCL's source file, "" if not known."""
     if (status := _STATUS.search(message)) is not None:
-        code = int(status["status"] or status["error"] or 0)
-        kinds = (
-            kind
-            for number, (name, kind) in _COMPLETIONS.items()
-            if code == number or status["name"] == name
-        )
-        return next(kinds, "rdma_failed")
+        return status_kind(int(status["status"] or status["error"] or 0), status["name"])
     if (call := _CALL.search(message)) is not None:
         return _verbs_kind(call["call"], call["why"], int(call["status"] or 0))
     if (cuda := _CUDA.search(message)) is not None:
@@ -224,6 +260,13 @@ def message_kind(message: str, file: str = "") -> str:
         if in_file.search(file) and pattern.search(message):
             return kind
     return WARNING
+
+
+def status_kind(status: int, name: str | None = None) -> str:
+    """Return the kind of a completion with this status, or this name of one."""
+    known = ((of, kind) for code, (of, kind) in _COMPLETIONS.items() if status == code)
+    named = ((of, kind) for of, kind in _COMPLETIONS.values() if of == name)
+    return next((kind for _, kind in (*known, *named)), "rdma_failed")
 
 
 def _verbs_kind(call: str, why: str, status: int) -> str:
@@ -236,7 +279,9 @@ def _verbs_kind(call: str, why: str, status: int) -> str:
 
 def _cuda_kind(said: str | None, words: str, file: str) -> str:
     number = int(said or 0)
-    if not number and "captur" not in words:
+    if number in _CAPTURE or "captur" in words:
+        return "capture"
+    if not number:
         known = ((code, text) for code, (text, _) in _CUDA_ERRORS.items() if text)
         number = next((code for code, text in known if text in words), 0)
     kind = _CUDA_ERRORS.get(number, ("", "cuda"))[1]
@@ -244,6 +289,6 @@ def _cuda_kind(said: str | None, words: str, file: str) -> str:
         return kind
     if file.endswith("nvls.cc"):
         return "nvls"
-    if file.endswith("transport/p2p.cc") and number in _PEER_CODES:
-        return "peer_import"
+    if number in _PEER_CODES and file.endswith(("transport/p2p.cc", "transport/shm.cc")):
+        return "peer_import" if file.endswith("p2p.cc") else "cumem_host"
     return kind
