@@ -101,15 +101,13 @@ def ends(run: Run, rank: int) -> None:
     assert run.end() == expected
 
 
-@pytest.mark.parametrize("moment", range(10))
-def test_kill_at_a_random_moment_of_a_sweep(moment: int) -> None:
-    chance = random.Random(moment)
-    rank = moment % SIZE
+@pytest.mark.parametrize("rank", range(SIZE))
+def test_kill_at_a_random_moment_of_a_sweep(rank: int) -> None:
     with Run(SIZE, **SLOW) as run:
         run.hello()
         run.first.send(slow_measure())
         assert run.first.receive() is not None
-        time.sleep(chance.uniform(0, 0.7))
+        time.sleep(random.Random(rank).uniform(0, 0.7))
         run.kill(rank)
         answers = run.first.rest()
         ends(run, rank)
