@@ -56,9 +56,7 @@ def test_files_of_equal_choices_have_no_sure_rule(layout: str) -> None:
 
 @pytest.mark.parametrize("layout", PAIRED)
 def test_intervals_hold_where_processes_have_offsets(layout: str) -> None:
-    tally = judged(
-        layout, ("process", "lognormal-5"), "gain-10", 10, with_cells=True
-    )
+    tally = judged(layout, ("process", "lognormal-5"), "gain-10", 10, with_cells=True)
     assert tally.cells_covered >= 0.93 * tally.cells > 0
     assert tally.false_sure == 0
 

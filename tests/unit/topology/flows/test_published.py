@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """No ceiling is below a published measurement of that machine, or far above the best one."""
 
-import functools
 import json
 import tomllib
 from importlib import resources
