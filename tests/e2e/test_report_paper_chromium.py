@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from nccltune.report.examination import render
-from tests.e2e.chromium import NEEDS_CHROMIUM
-from tests.e2e.report_page import Open
+from tests.e2e.report_page import NEEDS_CHROMIUM, Open
 from tests.programs import completed
 from tests.unit.doctor.test_shown import examined, hostile
 
