@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys of a job file, and what send/recv, settings and the net plugin would be worth to a job."""
+"""What the send/recv library, settings and the net plugin would be worth to a job."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nccltune.app.job import JobRequest, job_of, launcher_flavor, read_keys
 from nccltune.app.job_levers import NET_PLUGIN, SENDRECV_LIBRARY, job_levers
-from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.measure.engine.gains import ProcessGain
 from nccltune.measure.experiments.ab.judge import (
     CollectiveGain,
@@ -19,7 +17,6 @@ from nccltune.measure.experiments.ab.judge import (
 from nccltune.measure.experiments.copies.threshold import Effect
 from nccltune.measure.experiments.copies.verdict import CopiesVerdict, SizePoint
 from nccltune.model.collective import Collective
-from nccltune.model.errors import InputError
 from nccltune.model.scale import Scale
 from nccltune.study.files import Study
 from nccltune.tune.result import LeverWorth
@@ -224,56 +221,3 @@ def test_the_screen(cli: Cli, study: Study) -> None:
     out = " ".join(cli("workload", "show", log, "--study", study.path, code=0).out.split())
     assert "worth send/recv library: 2.00 ms a rank are there; saves 1.00 ms in NCCL" in out
     assert "% of" not in out.partition("send/recv library")[2]
-
-
-PROGRAM = ("all_reduce_perf", "-b", "8")
-
-
-@pytest.mark.parametrize(
-    ("setting", "found"),
-    [
-        ("slurm.gpus=false", {"slurm": {"gpus": False}}),
-        ("partition=batch", {"slurm": {"partition": "batch"}}),
-        ("slurm.time=00:10:00", {"slurm": {"time": "00:10:00"}}),
-        ("time=2026-11-24", {"slurm": {"time": "2026-11-24"}}),
-        ("image=a/b:1", {"kubernetes": {"image": "a/b:1"}}),
-        ("kubernetes.shm=32Gi", {"kubernetes": {"shm": "32Gi"}}),
-        ("kubernetes.resources.rdma/ib=1", {"kubernetes": {"resources": {"rdma/ib": 1}}}),
-        ("hosts=a, b,", {"hosts": ["a", "b"]}),
-        ('hosts=["a"]', {"hosts": ["a"]}),
-        ("nvls=false", {"nvls": False}),
-        ("interface=eth0=x", {"interface": "eth0=x"}),
-    ],
-)
-def test_a_key_finds_its_table(setting: str, found: dict[str, Any]) -> None:
-    assert read_keys([setting]) == found
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [("hosts", "KEY=VALUE"), ("mpi=pmix", "slurm and kubernetes both have it")],
-)
-def test_settings_that_are_no_key_are_refused(setting: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        read_keys([setting])
-
-
-def test_hosts_are_the_number_of_nodes_unless_it_is_named() -> None:
-    job, names_nodes = job_of(JobRequest(PROGRAM, settings=["hosts=a,b"]))
-    assert (job.nodes, job.hosts, names_nodes) == (2, ["a", "b"], True)
-    job, _ = job_of(JobRequest(PROGRAM, nodes=1, gpus=4, settings=["hosts=a,b"]))
-    assert (job.nodes, job.gpus_per_node) == (1, 4)
-    assert not job_of(JobRequest(PROGRAM))[1]
-
-
-def test_variables_are_set_or_inherited() -> None:
-    job, _ = job_of(JobRequest(PROGRAM, variables=["NCCL_DEBUG=INFO", "LD_LIBRARY_PATH"]))
-    assert job.environment == {"NCCL_DEBUG": "INFO"}
-    assert job.inherit == ["LD_LIBRARY_PATH"]
-
-
-def test_a_launcher_may_have_a_version() -> None:
-    assert launcher_flavor("openmpi:5") == Flavor(Launcher.OPENMPI, (5,))
-    with pytest.raises(InputError) as error:
-        launcher_flavor("openmpi-5")
-    assert error.value.hint == "did you mean 'openmpi:5'?"

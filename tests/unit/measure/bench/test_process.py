@@ -4,17 +4,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nccltune.measure.bench import gpus
-from nccltune.measure.bench.conditions import restrictions
-from nccltune.measure.bench.conversation import BenchPoint, Measure, PointKey, RoundRequest
+from nccltune.measure.bench.conversation import BenchPoint, Measure
 from nccltune.measure.bench.process import Bench, Launch, command_lines
-from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, LaunchError, NccltuneError, PlatformError
-from tests.unit.builders import choice
 from tests.waiting import wait_until
 
 STAND_IN = Path(__file__).parents[1] / "stand_in.py"
@@ -198,38 +193,3 @@ def test_ranks_that_share_a_gpu_get_what_nccl_needs_for_it() -> None:
     with pytest.raises(PlatformError, match="one GPU alone") as error:
         command_lines(["bench"], Launch(gpus=1), 77)
     assert "‹ranks_per_gpu›" in (error.value.hint or "")
-
-
-ASK = RoundRequest(
-    Collective.ALLREDUCE, (1024, 4096, 9216), (DEFAULT, choice("tree/ll")), 3, check=True
-)
-
-
-def test_the_default_is_timed_twice() -> None:
-    keys = list(ASK.points())
-    assert len(keys) == 9
-    assert PointKey(Collective.ALLREDUCE, 4096, DEFAULT, 3, 1) in keys
-    assert PointKey(Collective.ALLREDUCE, 4096, choice("tree/ll"), 3, 1) not in keys
-
-
-@given(st.sets(st.sampled_from(list(ASK.points()))))
-def test_what_is_known_is_not_asked_for_and_all_else_is(known: set[PointKey]) -> None:
-    parts = ASK.without(known)
-    asked = [key for part in parts for key in part.points()]
-    assert len(asked) == len(set(asked))
-    assert set(asked) == set(ASK.points()) - known
-    assert all(part.check and part.round == 3 for part in parts)
-
-
-def test_nothing_missing_is_no_ask() -> None:
-    assert ASK.without(set(ASK.points())) == []
-    assert ASK.without(set()) == [ASK]
-
-
-def test_settings_that_restrict_choices_are_explained() -> None:
-    settings = {"NCCL_NVLS_ENABLE": "0", "NCCL_ALGO": "Ring", "NCCL_SOCKET_IFNAME": "lo"}
-    assert restrictions(settings) == [
-        "NCCL_ALGO=Ring (only these algorithms can be chosen)",
-        "NCCL_NVLS_ENABLE=0 (NVLink SHARP is off)",
-    ]
-    assert restrictions({"NCCL_NVLS_ENABLE": "1"}) == []
