@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line of nccltune, run as a user runs it."""
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import pytest
 
+from nccltune.cli import run
 from nccltune.launch.find import find
 from nccltune.launch.flavor import Launcher
 from nccltune.model.errors import PlatformError
@@ -30,12 +34,39 @@ def environment() -> dict[str, str]:
 
 
 def nccltune(
-    *words: object, cwd: Path, code: int = 0, env: Mapping[str, str] | None = None
+    *words: object,
+    cwd: Path,
+    code: int = 0,
+    env: Mapping[str, str] | None = None,
+    start: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Run it to its end in `cwd`, with `env` or `environment()`; it must exit with `code`."""
-    done = completed(line(*words), cwd=cwd, env=environment() if env is None else env)
+    """Run it to its end in `cwd`, with `env` or `environment()`; it must exit with `code`.
+
+    Within this process, which saves a second of imports, unless `start` asks for one of its own, or
+    a signal is to end it. The guides' snippets (test_guides.py) start every verb.
+    """
+    variables = environment() if env is None else env
+    if start or code >= 128:
+        done = completed(line(*words), cwd=cwd, env=variables)
+    else:
+        done = _within(words, cwd, variables)
     assert done.returncode == code, done.stdout + done.stderr
     return done
+
+
+def _within(
+    words: tuple[object, ...], cwd: Path, variables: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    with (
+        mock.patch.dict(os.environ, variables, clear=True),
+        contextlib.chdir(cwd),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        status = run([str(word) for word in words])
+    told = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
+    return subprocess.CompletedProcess([str(word) for word in words], status, *told)
 
 
 def launcher_here(name: str) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of nccltune-bench, and what ends its processes, on the tests' fake GPUs."""
+"""Ends of the bench, and several ranks on the GPUs that a file stands in for."""
 
 import json
 import random
@@ -16,8 +16,10 @@ from tests.waiting import wait_until
 from .bench_runs import (
     BENCH,
     FAKE_NCCL,
+    HELLO,
     LIMIT_S,
     NEEDS_FAKES,
+    QUIT,
     SLOW,
     Process,
     Run,
@@ -99,15 +101,13 @@ def ends(run: Run, rank: int) -> None:
     assert run.end() == expected
 
 
-@pytest.mark.parametrize("moment", range(10))
-def test_kill_at_a_random_moment_of_a_sweep(moment: int) -> None:
-    chance = random.Random(moment)
-    rank = moment % SIZE
+@pytest.mark.parametrize("rank", range(SIZE))
+def test_kill_at_a_random_moment_of_a_sweep(rank: int) -> None:
     with Run(SIZE, **SLOW) as run:
         run.hello()
         run.first.send(slow_measure())
         assert run.first.receive() is not None
-        time.sleep(chance.uniform(0, 0.7))
+        time.sleep(random.Random(rank).uniform(0, 0.7))
         run.kill(rank)
         answers = run.first.rest()
         ends(run, rank)
@@ -231,3 +231,69 @@ def test_no_process_outlives_its_parent(tmp_path: Path) -> None:
         wait_until(lambda: not alive(bench))
     finally:
         parent.close()
+
+
+RANKS = 3
+TREE_LL = {"algorithm": "tree", "protocol": "ll"}
+
+
+def test_a_whole_run() -> None:
+    with Run(RANKS) as run:
+        run.first.send(HELLO, measure(choices=["default", TREE_LL], iterations=2), QUIT)
+        hello, *answers = run.first.rest()
+        assert run.end() == [0] * RANKS
+    assert (hello["backend"], hello["ranks"], hello["processes"]) == ("nccl", RANKS, RANKS)
+    assert hello["nccl"]["from"] == "flag"
+    assert [answer["op"] for answer in answers] == ["point", "point", "done", "quit"]
+    for point in answers[:2]:
+        assert "error" not in point
+        assert len(point["times_us"]) == RANKS
+        assert (point["applied"], point["wrong"]) == (True, 0)
+        if point["choice"] == TREE_LL:
+            assert {name: point["ran"][name] for name in TREE_LL} == TREE_LL
+
+
+@pytest.mark.parametrize(
+    ("registered", "group_calls", "pipe_ops"), [(False, 1, 1), (True, 4, 1), (True, 60, 3)]
+)
+def test_groups_and_registered_buffers_reach_nccls_tuner(
+    registered: bool, group_calls: int, pipe_ops: int
+) -> None:
+    request = measure(
+        bytes=[61440],
+        choices=["default", TREE_LL],
+        registered=registered,
+        group_calls=group_calls,
+    )
+    with Run(RANKS) as run:
+        run.first.send(HELLO, request, QUIT)
+        _, *points, _, _ = run.first.rest()
+        assert run.end() == [0] * RANKS
+    for point in points:
+        assert point["seen"] == {"pipe_ops": pipe_ops, "registered": registered}
+        assert (point["bytes"], point["wrong"], point["applied"]) == (61440, 0, True)
+
+
+def test_a_stuck_collective_is_named_and_ends_all() -> None:
+    with Run(RANKS, FAKE_NCCL_HANG="1:4096") as run:
+        run.hello()
+        run.first.send(measure(bytes=[4096], timeout_s=0.5))
+        answers = run.first.rest()
+        assert run.end() == [4] * RANKS
+    assert answers[-1]["error"]["kind"] == "timeout"
+    assert "allreduce of 4096 bytes with NCCL's default is stuck" in answers[-1]["error"]["text"]
+
+
+def test_no_gpu_is_exit_status_3() -> None:
+    with Run(RANKS, SOFT_CUDA_INIT="100") as run:
+        answers = run.first.rest()
+        assert run.end() == [3] * RANKS
+    assert [(answer["op"], answer["kind"]) for answer in answers] == [("error", "start")]
+    assert answers[0]["text"].startswith("no GPU: the NVIDIA driver cannot be initialised")
+
+
+def test_two_processes_on_one_gpu_are_named() -> None:
+    with Run(2, "--local-rank", "0") as run:
+        answers = run.first.rest()
+        assert run.end() == [2, 2]
+    assert answers[0]["text"] == "ranks 0 and 1 are on the same GPU"

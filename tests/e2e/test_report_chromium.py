@@ -11,8 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from nccltune.report.data import ChoiceMap, Report, Series
-from tests.e2e.chromium import NEEDS_CHROMIUM
-from tests.e2e.report_page import Open
+from tests.e2e.report_page import NEEDS_CHROMIUM, Open
 from tests.unit.report.fixture import built, proof, report
 
 pytestmark = NEEDS_CHROMIUM

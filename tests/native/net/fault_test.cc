@@ -114,7 +114,11 @@ class Transfer {
       return failed_ || done == 2 * sizes.size();
     })) << "neither done nor failed";
     if (failed_) return false;
-    EXPECT_TRUE(buffers_ == contents_);
+    // Comparing vectors of std::byte is a loop, which takes most of the time under sanitizers.
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      EXPECT_TRUE(sizes[i] == 0 ||
+                  std::memcmp(buffers_[i].data(), contents_[i].data(), sizes[i]) == 0);
+    }
     return true;
   }
 

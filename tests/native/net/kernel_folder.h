@@ -4,7 +4,6 @@
 #define NCCLTUNE_TESTS_NET_KERNEL_FOLDER_H_
 
 #include "net/interfaces.h"
-#include "scoped_variable.h"
 #include "testing.h"
 
 namespace nccltune::net {

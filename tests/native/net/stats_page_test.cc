@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/stats_page.h"
-#include "open_memory.h"
 #include "testing.h"
 
 namespace nccltune::net {

@@ -2,7 +2,6 @@
 // The counters of running connections, read as another program reads them.
 #include "net/link.h"
 #include "net/stats_page.h"
-#include "open_memory.h"
 #include "testing.h"
 
 namespace nccltune::net {

@@ -22,7 +22,7 @@
 
 #include "common/json.h"
 #include "nccl_calls.h"
-#include "scoped_variable.h"
+#include "testing.h"
 
 namespace nccltune::profiler {
 

@@ -26,7 +26,7 @@
 #include "log_line.h"
 #include "program_output.h"
 #include "recorded.h"
-#include "scoped_variable.h"
+#include "testing.h"
 
 // What the recorder's close of a file does first, in the tests that link it.
 static int (*on_close)(int file) = nullptr;

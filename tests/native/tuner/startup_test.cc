@@ -5,7 +5,6 @@
 #include "abi/tuner.h"
 #include "common/content_hash.h"
 #include "common/text.h"
-#include "open_memory.h"
 #include "testing.h"
 #include "tuner/config.h"
 #include "tuner/rule_set.h"

@@ -6,7 +6,6 @@
 
 #include "abi/tuner.h"
 #include "host/tuner_interface.h"
-#include "scoped_variable.h"
 #include "testing.h"
 #include "tuner/decision.h"
 

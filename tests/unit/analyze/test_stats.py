@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Statistics of timings, and what curves are made of: noise and saturation."""
+
 import math
 import random
 import statistics
@@ -7,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nccltune.analyze.curves import noise, saturation
+from nccltune.analyze.result import Condition, Curve, CurvePoint
 from nccltune.analyze.stats import (
     estimate,
     median,
@@ -17,6 +21,10 @@ from nccltune.analyze.stats import (
     student_t,
     trimmed_interval,
 )
+from nccltune.analyze.timings import Timings
+from nccltune.model.choice import DEFAULT
+from nccltune.model.collective import Collective
+from nccltune.model.scale import Scale
 
 values = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40)
 
@@ -98,3 +106,25 @@ def test_hundreds_of_thousands_of_timings_have_an_interval_at_once() -> None:
     low, high = median_interval(range(n))
     # Normal approximation of the sign test: 1.96 x sqrt(n) / 2 ranks on either side.
     assert (high - low) / 2 == pytest.approx(1.96 * n**0.5 / 2, rel=0.01)
+
+
+def test_noise_of_split_rounds_is_that_of_full_rounds() -> None:
+    # Medians of odd and even rounds lie a log of 0.2 apart. Each has half of the rounds, so medians
+    # of all rounds would lie closer by the square root of two.
+    series = {(round_, 0): 100 * math.exp(0.2 * (round_ % 2)) for round_ in range(8)}
+    timings = Timings(Condition(Collective.ALLREDUCE, Scale(2, 16)), {1024: {DEFAULT: series}})
+    found = noise(timings)
+    assert found.source == "split rounds"
+    assert found.typical == pytest.approx(0.2 / math.sqrt(2))
+
+
+def curve_of(*rates: tuple[int, float]) -> Curve:
+    return Curve(DEFAULT, [CurvePoint(size, 8, 1.0, 1.0, 1.0, 0.0, rate) for size, rate in rates])
+
+
+@pytest.mark.parametrize(("last", "saturated"), [(108.0, True), (112.0, False)])
+def test_a_curve_is_saturated_by_its_growth_for_each_doubling(last: float, saturated: bool) -> None:
+    # Sizes with a factor of 4: 8 % in two doublings is 3.9 % in each, 12 % is 5.8 %.
+    found = saturation(curve_of((1 << 20, 60.0), (1 << 22, 100.0), (1 << 24, last)), None)
+    assert found is not None
+    assert found.saturated is saturated

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documented Python API: its page, its example, and that it needs no terminal."""
+"""The documented Python API, and the examples in docstrings."""
 
 import ast
+import doctest
 import importlib
 import re
 import sys
@@ -9,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+import nccltune
 import nccltune.app
 from nccltune.formats.tuner_config.csv_rules import read_rules
+from nccltune.model.errors import PlatformError
+from nccltune.native import host_path
 from nccltune.study.files import Study
 from tests.programs import completed
 
@@ -63,3 +67,33 @@ def test_no_use_case_imports_the_terminal_or_prints(path: Path) -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]
     assert "print" not in calls
+
+
+SOURCE = Path(nccltune.__file__).parent
+DOCUMENTED = [
+    ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
+    for path in sorted(SOURCE.rglob("*.py"))
+    if ">>> " in path.read_text(encoding="utf-8")
+]
+
+NEEDS_NATIVE = frozenset(
+    {
+        "nccltune.measure.bench.process",
+        "nccltune.measure.engine.replayed_bench",
+        "nccltune.measure.experiments.choices",
+        "nccltune.native.plugin_host",
+        "nccltune.tune.explain",
+    }
+)
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_examples(name: str) -> None:
+    if name in NEEDS_NATIVE:
+        try:
+            host_path()
+        except PlatformError as error:
+            pytest.skip(f"the compiled parts are not installed: {error}")
+    results = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    assert results.attempted > 0
+    assert results.failed == 0

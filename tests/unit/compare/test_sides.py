@@ -58,12 +58,12 @@ def test_runs_that_differ_as_a_whole_are_seldom_slower(
 ) -> None:
     random_ = random.Random(7)
     slower = 0
-    for _ in range(100):
+    for _ in range(60):
         sides = [
             [run_of(random_, 12, noise, offset=offset) for _ in range(number)] for number in runs
         ]
         slower += any(item.slower for item in compare_sides(sides[0], sides[1], 0.05))
-    assert slower <= 11  # 5 %, three standard errors above
+    assert slower <= 8  # 5 %, three standard errors above
 
 
 @pytest.mark.parametrize("places", [BOTH, (False,)])
@@ -73,7 +73,7 @@ def test_a_slowdown_over_a_decade_is_found_at_3_percent_noise(
 ) -> None:
     random_ = random.Random(number)
     found = 0
-    for _ in range(100):
+    for _ in range(60):
         at = random_.randrange(number - 3)
         slow = set(sizes_of(number)[at : at + 4])
         first = run_of(random_, number, 0.03, places=places)
@@ -85,7 +85,7 @@ def test_a_slowdown_over_a_decade_is_found_at_3_percent_noise(
             slowdown=lambda size, slow=slow: 1.25 if size in slow else 1.0,  # type: ignore[misc]
         )
         found += any(item.slower for item in compare_sides([first], [second], 0.05))
-    assert found >= 92
+    assert found >= 55
 
 
 def test_a_range_has_its_sizes_and_its_ratio() -> None:

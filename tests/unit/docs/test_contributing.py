@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The map of CONTRIBUTING.md: every folder it names exists, every folder is named."""
+"""The shape of the repository: CONTRIBUTING's map, native/sendrecv's floors, pages that render."""
 
 import ast
+import re
 import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -60,3 +64,51 @@ def test_the_readme_counts_the_rules_of_the_doctor() -> None:
     )
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert f"against {rules} rules" in readme
+
+
+PAGES = [
+    path
+    for folder in (".", "docs/**", "benchmarks/**", "examples/**")
+    for path in ROOT.glob(f"{folder}/*.md")
+]
+ITEM = re.compile(r"(?:[-*]|\d+\.) ")
+
+
+def outside_of_code(text: str) -> Iterator[str]:
+    """Lines that are not between fences; those become empty."""
+    fenced = False
+    for line in text.splitlines():
+        if line.startswith("```"):
+            fenced = not fenced
+            yield ""
+        else:
+            yield "" if fenced else line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_list_or_table_begins_after_an_empty_line(page: Path) -> None:
+    """Without it the site shows one paragraph."""
+    for before, line in pairwise(outside_of_code(page.read_text(encoding="utf-8"))):
+        if ITEM.match(line):
+            assert not before or ITEM.match(before) or before.startswith(" "), line
+        if line.startswith("|"):
+            assert not before or before.startswith("|"), line
+
+
+NATIVE = Path(__file__).parents[3] / "native"
+
+
+def test_floors() -> None:
+    includes: dict[str, set[str]] = defaultdict(set)
+    for file in (NATIVE / "sendrecv").rglob("*.*"):
+        unit = str(file.relative_to(NATIVE).with_suffix(""))
+        for name in re.findall(r'#include "(sendrecv/.+)\.\w+"', file.read_text(encoding="utf-8")):
+            if name != unit:
+                includes[unit].add(name)
+
+    def floor(unit: str, above: tuple[str, ...]) -> int:
+        assert unit not in above, "a circle: " + " -> ".join((*above, unit))
+        return 1 + max((floor(each, (*above, unit)) for each in includes[unit]), default=0)
+
+    floors = {unit: floor(unit, ()) for unit in list(includes)}
+    assert 5 < max(floors.values()) <= 10, floors

@@ -13,7 +13,7 @@ import click
 import pytest
 
 from nccltune.cli import VERBS, cli
-from tests.programs import completed
+from tests.programs import completed, load_script
 
 ROOT = Path(__file__).parents[3]
 
@@ -99,3 +99,25 @@ def test_a_broken_link_fails_the_build(tmp_path: Path, text: str) -> None:
     built = build(tmp_path, tmp_path / "site")
     assert built.returncode == 1
     assert "nowhere" in built.stdout + built.stderr
+
+
+TABLES = load_script(Path(__file__).parents[3] / "docs" / "site" / "tables.py")
+
+
+@pytest.mark.parametrize(
+    ("page", "shown"),
+    [
+        (r"| a | `on\|off` |", "| a | `on|off` |"),
+        (r"| `a\|b\|c` | ``d\|`e`` |", "| `a|b|c` | ``d|`e`` |"),
+        # A pipe outside of code still needs its backslash, or it would end the cell.
+        (r"| a \| b | `c\|d` \| e |", r"| a \| b | `c|d` \| e |"),
+        (r"No table: `grep a\|b`", r"No table: `grep a\|b`"),
+        ("```\n| `a\\|b` |\n```\n| `a\\|b` |", "```\n| `a\\|b` |\n```\n| `a|b` |"),
+        (
+            "~~~~\n| `a\\|b` |\n```\n~~~~\n\n| `a\\|b` |\n",
+            "~~~~\n| `a\\|b` |\n```\n~~~~\n\n| `a|b` |\n",
+        ),
+    ],
+)
+def test_only_code_of_a_table_loses_the_backslash(page: str, shown: str) -> None:
+    assert TABLES.unescaped(page) == shown

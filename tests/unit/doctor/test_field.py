@@ -2,6 +2,7 @@
 """What people post: logs and pasted outputs, with the findings that are right and those that are
 not."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from nccltune.doctor.examine import examine
 from nccltune.doctor.result import RuleResult, RuleVerdict
 from nccltune.doctor.rulebase import rule_base
 
-FIELD = Path(__file__).parents[2] / "data" / "field"
+FIELD = Path(__file__).parents[2] / "data" / "field" / "doctor.toml"
 RIGHT = [
     ("log-07-gdr-off-in-a-pasted-log", "gdr-unused", "[receive] via NET/IB/0"),
     ("log-07-gdr-off-in-a-pasted-log", "gdr-disabled", "Disabled for HCA 1 'mlx5_1'"),
@@ -56,20 +57,30 @@ WRONG = [
 ]
 
 
-def findings(case: str) -> dict[str, RuleResult]:
+@pytest.fixture(scope="module")
+def field(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder with the files of all cases."""
+    folder = tmp_path_factory.mktemp("field")
+    for name, text in tomllib.loads(FIELD.read_text(encoding="utf-8")).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def findings(folder: Path) -> dict[str, RuleResult]:
     """Return the findings in a folder of a case, by the rule's id."""
-    nodes = {facts.node: facts for facts in map(facts_of, read_folder(FIELD / case))}
-    judged = examine(nodes, rule_base(), case).rules
+    nodes = {facts.node: facts for facts in map(facts_of, read_folder(folder))}
+    judged = examine(nodes, rule_base(), folder.name).rules
     return {one.rule: one for one in judged if one.verdict is RuleVerdict.FINDING}
 
 
 @pytest.mark.parametrize(("case", "rule", "says"), RIGHT)
-def test_what_is_right_is_found(case: str, rule: str, says: str) -> None:
-    found = findings(case)
+def test_what_is_right_is_found(field: Path, case: str, rule: str, says: str) -> None:
+    found = findings(field / case)
     assert rule in found
     assert any(says in item.text for item in found[rule].evidence), found[rule].evidence
 
 
 @pytest.mark.parametrize(("case", "rule"), WRONG)
-def test_what_is_wrong_is_not(case: str, rule: str) -> None:
-    assert rule not in findings(case)
+def test_what_is_wrong_is_not(field: Path, case: str, rule: str) -> None:
+    assert rule not in findings(field / case)

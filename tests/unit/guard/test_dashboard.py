@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dashboard asks for what `nccltune status --metrics` writes, in valid PromQL."""
+"""Samples in Prometheus' text format, and the dashboard that asks for them in valid PromQL."""
 
 import json
 import os
@@ -152,3 +152,40 @@ def test_prometheus_parses_every_query_and_the_metrics(text: str, tmp_path: Path
     assert f"{len(rules)} rules found" in done.stdout
     done = promtool("check", "metrics", text=text)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+LINE = re.compile(r'([a-z_]+)\{(?:[a-z]+="(?:[^"\\\n]|\\[\\"n])*",?)*\} \d+')
+"""A sample in Prometheus' text format."""
+
+
+def conflicts(*kinds: str) -> NodeStatus:
+    found = [StatusConflict(kind, [1], "x") for kind in kinds]
+    return NodeStatus("n", [JobStatus("j", [], found)], 0)
+
+
+def test_every_line_is_one_of_the_text_format() -> None:
+    with shown(page(bulk_bytes=5 << 20)), shown(page(bulk_bytes=7 << 20)):
+        traffic = NetWatch([os.getpid()]).read()
+    text = metrics_text(conflicts("hash", "differs", "hash"), traffic)
+    assert text.endswith("\n")
+    lines = text.splitlines()
+    samples = [line for line in lines if not line.startswith("#")]
+    assert all(LINE.fullmatch(line) for line in samples), samples
+    names = [line.split()[2] for line in lines if line.startswith("# TYPE ")]
+    assert len(names) == len(set(names))
+    assert {line.partition("{")[0] for line in samples} <= set(names)
+    assert 'nccltune_conflicts{kind="hash"} 2' in lines
+    # Two connections with one peer are one sample.
+    peer = f'{{pid="{os.getpid()}",role="sends",device="eth0",peer="10.0.0.2:5000"}}'
+    assert f"nccltune_net_bytes_total{peer} {2 * (5 << 20)}" in lines
+    assert f"nccltune_net_messages_total{peer} 80" in lines
+    assert f"nccltune_net_flows_up{peer} 4" in lines
+
+
+def test_label_values_are_escaped() -> None:
+    (line,) = [
+        line
+        for line in metrics_text(conflicts('a"b\\c\nd'), []).splitlines()
+        if not line.startswith("#")
+    ]
+    assert line == 'nccltune_conflicts{kind="a\\"b\\\\c\\nd"} 1'

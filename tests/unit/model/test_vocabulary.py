@@ -18,8 +18,11 @@ from nccltune.model.choice import (
 )
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError
+from nccltune.model.forced import forced
+from nccltune.model.names import nearest
+from nccltune.model.numbers import percent_text, significant, size_form
 from nccltune.model.rule import Rule
-from nccltune.model.sample import Sample, Source
+from nccltune.model.sample import Purpose, Sample, Source
 
 
 def test_ids_are_those_of_nccl() -> None:
@@ -155,3 +158,126 @@ def test_rules_match_as_nvidias_reader_does() -> None:
     narrow = replace(rule, pipe_ops=1, registered=False)
     assert narrow.matches(*inside)
     assert not narrow.matches(*inside, registered=True)
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "protocols", "label"),
+    [
+        ("Tree", "LL", "tree/ll"),
+        ("TREE", "ll128", "tree/ll128"),
+        ("ring;allreduce:tree", "LL", "tree/ll"),
+        ("ring;broadcast:tree", "LL", "ring/ll"),
+        ("NVLS", None, "nvls/simple"),
+        ("^ring,collnetdirect,collnetchain,nvls,nvlstree,pat", "^LL,LL128", "tree/simple"),
+        ("NVLSTree", "Simple", "nvls_tree/simple"),
+        ("Tree,Ring", "LL", None),
+        ("Tree", None, None),
+        (None, "LL", None),
+        (None, None, None),
+    ],
+)
+def test_forced_choices(algorithms: str | None, protocols: str | None, label: str | None) -> None:
+    found = forced(algorithms, protocols, Collective.ALLREDUCE).choice
+    assert (found.label if found else None) == label
+
+
+RULES = [f"rule-{number:02}" for number in range(40)] + ["gdr-read", "gdr-level", "gdr-unused"]
+
+
+def test_a_short_list_is_named_whole() -> None:
+    assert nearest("Ring", ["ring", "tree"]) == "did you mean 'ring'? valid: ring tree"
+    assert nearest("zzz", ["ring", "tree"]) == "valid: ring tree"
+
+
+def test_of_a_long_list_the_nearest_are_named() -> None:
+    hint = nearest("gdr", RULES)
+    assert "gdr-read" in hint
+    assert "gdr-level" in hint
+    assert "rule-07" not in hint
+    assert hint.endswith("43 are valid")
+    assert nearest("gdr-reed", RULES).startswith("did you mean 'gdr-read'?")
+    assert nearest("xyz", RULES).endswith("and 35 more")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (0.0696789, "0.0697"),
+        (0.47, "0.470"),
+        (9.996, "10.0"),
+        (91.7, "91.7"),
+        (745.2, "745"),
+        (999.6, "1,000"),
+        (12345.6, "12,300"),
+    ],
+)
+def test_three_significant_digits(value: float, text: str) -> None:
+    assert significant(value) == text
+
+
+@given(st.floats(min_value=1e-6, max_value=1e9))
+def test_significant_digits_are_within_half_a_percent(value: float) -> None:
+    assert float(significant(value).replace(",", "")) == pytest.approx(value, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shown"),
+    [
+        ([1024, 32768, 1 << 20], ["1 KiB", "32 KiB", "1 MiB"]),
+        ([1139, 32752, 32768, 246192], ["1.11 KiB", "32.0 KiB", "32.0 KiB", "240 KiB"]),
+        ([8, 1040, 1 << 30], ["8 B", "1.02 KiB", "1.00 GiB"]),
+        ([(1 << 20) - 1, 102300], ["1.00 MiB", "99.9 KiB"]),
+        ([], []),
+    ],
+)
+def test_all_sizes_of_a_column_have_one_form(sizes: list[int], shown: list[str]) -> None:
+    assert [size_form(sizes)(size) for size in sizes] == shown
+
+
+@given(st.lists(st.integers(min_value=0, max_value=1 << 50), min_size=1))
+def test_no_size_of_a_column_is_off_by_more_than_half_a_percent(sizes: list[int]) -> None:
+    units = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+    factors = {unit: 1 << 10 * power for power, unit in enumerate(units)}
+    form = size_form(sizes)
+    for size in sizes:
+        number, unit = form(size).split(" ")
+        assert float(number) * factors[unit] == pytest.approx(size, rel=0.0051)
+        assert not (unit == "B" and size >= 1024)
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.011, "1.1 %"), (0.004, "0.4 %"), (0.0995, "10 %"), (0.73, "73 %")]
+)
+def test_percent_has_two_digits(share: float, text: str) -> None:
+    assert percent_text(share) == text
+
+
+@pytest.mark.parametrize(
+    ("tool", "read", "purpose"),
+    [
+        ("nccltune-bench", "nccltune-bench", Purpose.TUNE),
+        ("nccltune-bench verify", "nccltune-bench", Purpose.VERIFY),
+        ("nccltune-bench replay verify", "nccltune-bench replay", Purpose.VERIFY),
+        ("nccl-tests try", "nccl-tests", Purpose.AB),
+        ("nccl-tests replay", "nccl-tests replay", Purpose.TUNE),
+        ("verify", "verify", Purpose.TUNE),
+    ],
+)
+def test_older_files_have_the_purpose_in_the_name_of_the_tool(
+    tool: str, read: str, purpose: Purpose
+) -> None:
+    source = msgspec.json.decode(msgspec.json.encode({"tool": tool}), type=Source)
+    assert (source.tool, source.purpose) == (read, purpose)
+    assert msgspec.json.decode(msgspec.json.encode(source), type=Source) == source
+
+
+def test_the_purpose_of_tuning_is_not_written() -> None:
+    assert msgspec.json.encode(Source(tool="x")) == b'{"tool":"x"}'
+    written = msgspec.json.encode(Source(tool="x", purpose=Purpose.AB))
+    assert written == b'{"tool":"x","purpose":"ab"}'
+
+
+def test_an_unknown_purpose_is_damage() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(b'{"tool":"x","purpose":"other"}', type=Source)

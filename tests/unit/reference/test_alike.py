@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which systems are alike."""
+"""Which systems are alike, the usual node of a GPU, and what a run shows that can make it slow."""
 
 import pytest
 
+from nccltune.formats.reading.platform_facts import PlatformFacts
 from nccltune.model.collective import Collective
+from nccltune.model.errors import InputError
+from nccltune.predict import predict
 from nccltune.reference.alike import SystemShown, gpu_class, node_range, unlike
+from nccltune.reference.causes import causes, limiting_settings
 from nccltune.reference.curves import ReferenceCurve
+from nccltune.reference.nodes import usual_node
 
 
 @pytest.mark.parametrize(
@@ -79,3 +84,99 @@ def test_nics_matter_between_nodes_only() -> None:
     assert SystemShown(gpu="GB200", nodes=18, gpus=72).missing == []
     assert SystemShown(gpu="GB200", nodes=32, gpus=128).missing == ["nics"]
     assert SystemShown(gpus=16).missing == ["gpu", "nodes", "nics"]
+
+
+def found(nodes: int = 2, largest: int = 8 << 30, label: str = "default", **facts: object) -> str:
+    return "; ".join(
+        causes(
+            PlatformFacts(**facts),  # type: ignore[arg-type]
+            nodes=nodes,
+            gpus=8 * nodes,
+            largest=largest,
+            label=label,
+        )
+    )
+
+
+def test_a_run_that_shows_nothing_has_no_cause() -> None:
+    assert found() == found(settings={"NCCL_IB_DISABLE": "0", "NCCL_P2P_LEVEL": "NVL"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"network": "Socket"}, "TCP between the nodes, no RDMA"),
+        ({"nics": ("IB mlx5_0",)}, "NCCL found 1 NIC on a node with 8 GPUs"),
+        ({"settings": {"NCCL_IB_HCA": "mlx5_0:1"}}, "it names 1 NIC for 8 GPUs of a node"),
+        ({"settings": {"NCCL_IB_DISABLE": "1"}}, "NCCL_IB_DISABLE=1 is set"),
+    ],
+)
+def test_the_network_counts_between_nodes_only(facts: dict[str, object], words: str) -> None:
+    assert words in found(**facts)
+    assert found(nodes=1, **facts) == ""
+
+
+@pytest.mark.parametrize("names", ["^mlx5_0", "mlx5", ",".join(f"mlx5_{i}" for i in range(8))])
+def test_a_list_that_leaves_enough_nics_is_no_cause(names: str) -> None:
+    assert found(settings={"NCCL_IB_HCA": names}) == ""
+
+
+def test_limits_conditions_and_small_sizes_are_named() -> None:
+    assert "NCCL_ALGO=Ring is set" in found(settings={"NCCL_ALGO": "Ring"})
+    assert "ring/simple was forced" in found(label="ring/simple")
+    assert "measured with -z 1" in found(conditions=("-z 1",))
+    assert "the largest size is 128 MiB" in found(largest=128 << 20)
+
+
+@pytest.mark.parametrize(
+    ("label", "settings", "limited"),
+    [
+        ("default", {}, ""),
+        ("default", {"NCCL_ALGO": "Ring"}, "NCCL_ALGO=Ring"),
+        ("default", {"NCCL_ALGO": "NVLSTree"}, ""),
+        ("default", {"NCCL_NVLS_ENABLE": "0"}, "NCCL_NVLS_ENABLE=0"),
+        ("default", {"NCCL_NVLS_ENABLE": "1"}, ""),
+        ("ring/simple", {}, "NCCL_ALGO=ring"),
+        ("nvls/simple", {}, ""),
+    ],
+)
+def test_what_keeps_nccl_from_its_default(
+    label: str, settings: dict[str, str], limited: str
+) -> None:
+    assert limiting_settings(PlatformFacts(settings=settings), label) == limited
+
+
+@pytest.mark.parametrize(
+    ("gpu", "gpus", "nics", "gbit", "busbw"),
+    [
+        ("NVIDIA H100 80GB HBM3", 8, 8, 400, 380.5),
+        ("NVIDIA H200", 8, 4, 400, 191.1),
+        ("A100-SXM4-80GB", 8, 4, 100, 47.9),
+        ("B200", 8, 8, 400, 380.5),
+        ("GH200 120GB", 4, 4, 200, 95.9),
+        ("V100-SXM3", 16, 1, 100, 12.0),
+    ],
+)
+def test_rings_reach_what_the_nics_carry(
+    gpu: str, gpus: int, nics: int, gbit: float, busbw: float
+) -> None:
+    node = usual_node(gpu, gpus=gpus, nics=nics, gbit_per_s=gbit)
+    found = predict(node, nodes=4, version=(2, 28, 9), settings={"NCCL_ALGO": "Ring"})
+    assert found.communicator.ppn == gpus
+    assert found.sizes[-1].busbw_gb_per_s == pytest.approx(busbw, abs=0.1)
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("gpu", "gpus", "nics", "words"),
+    [
+        ("H100", 8, 3, "3 NICs cannot be shared evenly by 8 GPUs"),
+        ("NVIDIA H100 PCIe", 8, 8, "no usual node of 8 x NVIDIA H100 PCIe"),
+        ("NVIDIA L40S", 4, 4, "no usual node of 4 x NVIDIA L40S"),
+        ("GB200", 4, 4, "no usual node of 4 x GB200"),
+        ("GH200", 1, 1, "no usual node of 1 x GH200"),
+    ],
+)
+def test_nodes_that_are_not_usual(gpu: str, gpus: int, nics: int, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        usual_node(gpu, gpus=gpus, nics=nics, gbit_per_s=400)

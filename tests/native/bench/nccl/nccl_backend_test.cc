@@ -73,6 +73,9 @@ TEST_F(NcclBackendTest, EveryReductionWithEveryType) {
        {Collective::kAllReduce, Collective::kReduceScatter, Collective::kReduce}) {
     for (const Redop redop : info_.redops) {
       for (const Dtype dtype : info_.dtypes) {
+        // The others differ in what a rank gets: each type once, and each reduction once.
+        if (collective != Collective::kAllReduce && redop != Redop::kSum && dtype != Dtype::kFloat)
+          continue;
         Step step = StepOf(collective, 3 * 8 * 100);
         step.dtype = dtype;
         step.redop = redop;

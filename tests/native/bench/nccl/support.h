@@ -3,7 +3,6 @@
 #define NCCLTUNE_TESTS_NATIVE_BENCH_NCCL_SUPPORT_H_
 
 #include "bench/backend.h"
-#include "scoped_variable.h"
 #include "testing.h"
 
 namespace nccltune::bench {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sweep for a job on simulated platforms: what it costs, and what its rules promise."""
+"""The rules of sweeps on simulated platforms: what one for a job costs, no loss by noise."""
 
 import math
 import random
@@ -31,7 +31,17 @@ from nccltune.workload.call import CommCall, CommGroup, Operation
 from nccltune.workload.demand import demands
 from nccltune.workload.table import Workload, WorkloadTable
 from tests.unit.builders import choice
-from tests.unit.measure.platforms import Curves, K, M, Platform, drive, linear
+from tests.unit.measure.platforms import (
+    Curves,
+    K,
+    M,
+    Platform,
+    collective_plan,
+    drive,
+    linear,
+    rule_regret,
+    timings_of,
+)
 
 SCALE = Scale(8, 64)
 SCOPE = SweepScope(
@@ -196,3 +206,44 @@ def test_the_rules_reach_the_sizes_of_the_job() -> None:
     assert sizes[0] <= 100_001
     assert sizes[-1] >= 5_000_003
     assert all(grid.aligned(size) == size for size in sizes)
+
+
+SIZES = [round(K * 2 ** (step / 2)) for step in range(33)]
+NOISY_SCALE = Scale(8, 64)
+NOISY_LABELS = [
+    *("tree/ll", "tree/simple", "ring/ll", "ring/ll128", "ring/simple"),
+    *("nvls_tree/simple", "collnet_direct/simple"),
+]
+
+
+def made_up(seed: int) -> Curves:
+    """Return up to seven choices. The default changes twice between any of them."""
+    random_ = random.Random(seed)
+    labels = NOISY_LABELS[: random_.randint(2, len(NOISY_LABELS))]
+    lines = {
+        label: linear(random_.uniform(20, 300), math.exp(random_.uniform(6.2, 10.8)))
+        for label in labels
+    }
+    choice_ranges = [random_.choice(labels) for _ in range(3)]
+    first, second = sorted(K * 2 ** random_.uniform(0, 16) for _ in range(2))
+    return Curves(lines, lambda size: choice_ranges[(size >= first) + (size >= second)])
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(("noise", "hiccups"), [(0.01, 0.0), (0.05, 0.0), (0.01, 0.02)])
+def test_no_rule_is_worse_than_the_default(noise: float, hiccups: float, seed: int) -> None:
+    exact = made_up(seed)
+    plan = Plan([collective_plan(list(exact.lines), scale=NOISY_SCALE)])
+    drive(plan, Platform(exact, noise=noise, hiccups=hiccups, seed=seed))
+    timings = timings_of(plan)
+    rules = [item.rule for group in search([timings]) for item in group.rules]
+    for size in SIZES:
+        for rule in rules:
+            if rule.matches(
+                timings.condition.collective, size, NOISY_SCALE.nodes, NOISY_SCALE.ranks
+            ):
+                chosen, default = exact(size, rule.choice), exact(size, DEFAULT)
+                assert chosen is not None
+                assert default is not None
+                assert chosen <= default * (1 + noise)
+    assert rule_regret(timings, exact, SIZES) <= 0.01 + noise

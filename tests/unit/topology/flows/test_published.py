@@ -20,6 +20,18 @@ ROOT = Path(__file__).parents[4]
 
 CEILINGS = load_script(ROOT / "benchmarks" / "ceilings.py")
 DATA = CEILINGS.read()
+_ceiling = CEILINGS.ceiling
+_found: dict[int, object] = {}
+
+
+def ceiling_once(data, row):
+    """Return what two tests need of each row, and what takes a quarter of a second."""
+    if id(row) not in _found:
+        _found[id(row)] = _ceiling(data, row)
+    return _found[id(row)]
+
+
+CEILINGS.ceiling = ceiling_once
 ROOM = 1.3
 """A ceiling is at most this many times the best published figure."""
 

@@ -126,9 +126,10 @@ def found_forms(
 )
 def test_all_graphs_are_those_of_nccls_code_by_version(recorded: dict[str, Any]):
     path = FOLDER.parent / recorded["file"]
-    for nccl in recorded["nccl"]:
+    # Rules hold from a version on or up to one: between two with one result there is no other.
+    for nccl in {recorded["nccl"][0], recorded["nccl"][-1]}:
         version = version_of(nccl)
-        node = node_routes(read_topology(path.read_bytes(), path.name), version=version)
+        node = node_routes(topology(str(path)), version=version)
         graphs = found_forms(
             node, version, several=recorded["several"], collnet=recorded["collnet"]
         )
