@@ -141,7 +141,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         "topo",
         _mark(
             rb"^[ \t]*(?:\x1b\[\d*m[ \t]*)?GPU0\s[^\n]*\n(?:[^\n]*\n)?\s*GPU0\s+X\b"
-            rb"(?!\s+(?:OK|[CGT]?NS|DR)\b)"
+            rb"(?!\s+(?:OK|[CGT]?NS|DR)\b)|^[= ]*Link Type between two GPUs"
         ),
     ),
     ("ibstat", _mark(rb"^CA '")),
@@ -195,7 +195,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ("aws-instance-type", _mark(rb'"InstanceTypes"\s*:')),
     ("cloud-metadata", _mark(rb'\A\s*\{(?s:.)*"(?:vmSize|instanceType|machineType)"\s*:')),
     ("lspci-tree", _mark(rb"^[ +-]*-\[[0-9a-f]{4}:[0-9a-f]{2}(?:-[0-9a-f]{2})?\]-")),
-    ("acs", _mark(rb"^[ \t]*ACSCtl:\s")),
+    ("acs", _mark(rb"^[ \t]*(?:ACSCtl|LnkSta):\s")),
     ("ethtool", _mark(rb"^[^\n]{0,80}[$#] *(?:sudo )?ethtool -S \S+|^ {3,}(?:rx|tx)_\w+: \d+$")),
     (INDEX, _mark(rb"^by\tnccltune ")),
     (OUTPUT, _mark(rb"^\| (?:Diagnostic +\| Result|Health Monitor Report)|\bnhc: +Health check ")),

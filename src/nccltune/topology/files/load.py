@@ -29,6 +29,12 @@ def read_file(path: Path) -> bytes:
 def load(data: bytes, source: str) -> Topology | Graphs:
     """Return the topology (XML, or `nvidia-smi topo -m`) or NCCL's graphs; else InputError."""
     head = data[:_HEAD].decode("utf-8", errors="replace")
+    if "Link Type between two GPUs" in head or "Hops between two GPUs" in head:
+        raise InputError(
+            "is rocm-smi's, which shows no PCIe tree and no speeds",
+            where=source,
+            hint="RCCL writes the whole machine: NCCL_TOPO_DUMP_FILE=topo.xml",
+        )
     if looks_like_matrix(head):
         return smi_topology(read_matrix(data, source))
     if "<" not in head and not re.search(r"[\x00-\x08\x0e-\x1a\ufffd]", head):

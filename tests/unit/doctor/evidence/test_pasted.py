@@ -7,7 +7,7 @@ import pytest
 
 from nccltune.doctor.evidence.kinds import kinds_of
 from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
-from nccltune.doctor.evidence.parsers.pasted import parse_acs_lines, parse_peer_test
+from nccltune.doctor.evidence.parsers.pasted import parse_pci_lines, parse_peer_test
 from nccltune.doctor.evidence.parsers.rdma_ports import parse_rdma_ports
 from nccltune.doctor.examine import examine
 from nccltune.doctor.facts import Facts
@@ -55,11 +55,32 @@ Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)
 
 def test_acs_lines_without_their_devices() -> None:
     off = ACS.replace("SrcValid+", "SrcValid-").format("-")
-    found = parse_acs_lines(ACS.format("+") * 2 + off)
-    assert [(one.count, one.redirects) for one in found.lines] == [(2, True), (1, False)]
+    found = parse_pci_lines(ACS.format("+") * 2 + off)
+    assert [(one.count, one.redirects) for one in found.acs] == [(2, True), (1, False)]
     assert not found.devices
-    assert parse_acs_lines("c0:01.1 PCI bridge: x\n" + ACS.format("+")).devices
+    assert parse_pci_lines("c0:01.1 PCI bridge: x\n" + ACS.format("+")).devices
     assert kinds_of("x.txt", ACS.format("+").encode()).items == ("acs",)
+
+
+@pytest.mark.parametrize(
+    ("text", "slower", "fewer"),
+    [
+        ("\tLnkSta:\tSpeed 2.5GT/s (downgraded), Width x16 (ok)\n", True, False),
+        ("\tLnkSta:\tSpeed 16GT/s (ok), Width x4 (downgraded)\n", False, True),
+        (
+            "LnkCap: Port #0, Speed 8GT/s, Width x16, ASPM\nLnkSta: Speed 8GT/s, Width x8\n",
+            False,
+            True,
+        ),
+        ("LnkCap: Port #0, Speed 16GT/s, Width x8\nLnkSta: Speed 8GT/s, Width x8\n", True, False),
+        ("LnkSta: Speed 8GT/s, Width x8\n", False, False),
+    ],
+    ids=["slow", "narrow", "of-x16", "of-16-gt", "not-known"],
+)
+def test_links_without_their_devices(text, slower, fewer) -> None:
+    (found,) = parse_pci_lines(text * 2).links
+    assert (found.count, found.slower, found.fewer_lanes) == (2, slower, fewer)
+    assert kinds_of("x.txt", text.encode()).items == ("acs",)
 
 
 def test_bandwidth_without_and_with_p2p() -> None:
@@ -105,7 +126,7 @@ def test_a_device_that_ibstat_cannot_read() -> None:
 @pytest.mark.parametrize(
     ("line", "kind"),
     [
-        ("NVRM: Xid (PCI:0000:dc:00): 45, pid=1, Ch 1 caused by previous Xid 149", "xid_fault"),
+        ("NVRM: Xid (PCI:0000:dc:00): 45, pid=1, Ch 1 caused by previous Xid 149", "xid_nvlink"),
         ("NVRM: Xid (PCI:0000:dc:00): 45, pid=1, Ch 1 caused by previous Xid 74", "xid_nvlink"),
         ("NVRM: Xid (PCI:0000:dc:00): 45, pid=1, Ch 1 caused by previous Xid 31", "xid_program"),
         ("NVRM: Xid (PCI:0000:dc:00): 45, pid=1, Ch 1", "xid_program"),

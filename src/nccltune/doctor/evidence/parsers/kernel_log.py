@@ -125,11 +125,11 @@ _FAILURES = (
     (
         "xid_fault",
         re.compile(
-            rf"{_XID}(?:48|6[1-4]|69|78|9[245]|109|110|119|12[0-2]|136|14[0359]"
-            r"|15[014-8])\b|SXid|NVSwitch (?:non-)?fatal error"
+            rf"{_XID}(?:48|6[1-4]|69|78|9[245]|109|110|119|12[0-2]|136|14[03]"
+            r"|15[14-8])\b|SXid|NVSwitch (?:non-)?fatal error"
         ),
     ),
-    ("xid_nvlink", re.compile(rf"{_XID}74\b")),
+    ("xid_nvlink", re.compile(rf"{_XID}(?:74|14[4-9]|150)\b")),
     ("xid_program", re.compile(rf"{_XID}\d{{1,3}}\b")),
     (
         "peermem",
