@@ -234,7 +234,8 @@ def _cpus(evidence: NodeEvidence, facts: Facts) -> None:
 def _kernel(evidence: NodeEvidence, facts: Facts) -> None:
     cmdline = evidence.text("cmdline")
     if cmdline is not None and cmdline[0].strip():
-        facts.add(KERNEL_CMDLINE, cmdline[0].strip(), cmdline[1].place(1))
+        line = re.search(r"^(?:BOOT_IMAGE|initrd|root)=.*", cmdline[0], re.M)
+        facts.add(KERNEL_CMDLINE, line[0] if line else cmdline[0].strip(), cmdline[1].place(1))
     modules = evidence.parsed("modules", parse_modules)
     if modules is not None:
         facts.add(NODE_MODULES, modules[0], modules[1].place())

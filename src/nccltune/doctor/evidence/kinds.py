@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from nccltune.doctor.evidence.catalogue import COMMANDS, TEXTS, VALUES
 from nccltune.doctor.evidence.parsers.failures import states_failure
+from nccltune.doctor.evidence.parsers.gpu_query import SECTION
 from nccltune.doctor.evidence.parsers.kernel_log import (
     KERNEL_LINE,
     has_kernel_lines,
@@ -89,6 +90,9 @@ _XML = rb"\A\s*(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE[^>]*>\s*)?(?>(?:<!--.*?-->\s*)*)
 _BUS = rb"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
 
 
+_ULIMIT = rb"^[^\n]{0,80}\bulimit -l *\n(?:unlimited|\d+)$"
+
+
 def _mark(pattern: bytes, flags: int = 0) -> re.Pattern[bytes]:
     return re.compile(pattern, re.M | flags)
 
@@ -101,7 +105,9 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     (
         "nvidia-smi-q",
         _mark(
-            rb"<nvidia_smi_log|=NVSMI LOG=|^[ \t]+CliqueId\s+: |^[ \t]+Fabric\n\s+State\s+: "
+            rb"<nvidia_smi_log|=NVSMI LOG=|^[ \t]+CliqueId\s+: |^[ \t]+(?:"
+            + SECTION.encode()
+            + rb")\n\s+\w+[^\n]*(?: : |\n[^\n]* : )"
             rb"|^GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:"
         ),
     ),
@@ -166,12 +172,12 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ("dmesg", _mark(KERNEL_LINE.encode())),
     ("nvidia-version", _mark(rb"^NVRM version: ")),
     ("modules", _mark(rb"^Module +Size +Used by|^\w+ \d+ \d+ \S+ Live 0x")),
-    ("cmdline", _mark(rb"\A\s*(?:BOOT_IMAGE|initrd|root)=\S+ [^\n]*\s*\Z")),
+    ("cmdline", _mark(rb"^(?:BOOT_IMAGE|initrd|root)=\S+ [^\n]*$")),
     ("lscpu", _mark(rb"^Architecture: +\w|^On-line CPU\(s\) list:")),
     ("cpuinfo", _mark(rb"^(?:processor|vendor_id|CPU implementer)\s*: ")),
     ("meminfo", _mark(rb"^MemTotal: +\d+ kB")),
     ("df-shm", _mark(rb"^Filesystem +.*Mounted on")),
-    ("ulimit", _mark(rb"^(?:core file size|open files|max locked memory) +\(")),
+    ("ulimit", _mark(rb"^(?:core file size|open files|max locked memory) +\(|" + _ULIMIT)),
     ("limits", _mark(rb"^Limit +Soft Limit")),
     ("status", _mark(rb"^Cpus_allowed_list:|^CapEff:")),
     ("cgroup", _mark(rb"\A\d+:[\w,=-]*:/")),

@@ -97,6 +97,7 @@ def test_limits() -> None:
     other = {name: one.value for name, one in parse_limits(texts.ULIMIT).items()}
     assert other == {"memlock": 64, "stack": -1, "files": 32768}
     assert parse_limits("locked memory(kbytes)     8192\n") == {"memlock": (8192, 1)}
+    assert parse_limits("$ ulimit -l\n64\n$ echo 7\n7\n") == {"memlock": (64, 2)}
 
 
 def test_kernel_texts() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from nccltune.doctor.evidence.kinds import kinds_of
+from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
 from nccltune.doctor.evidence.parsers.pasted import parse_pci_lines, parse_peer_test
 from nccltune.doctor.evidence.parsers.rdma_ports import parse_rdma_ports
@@ -81,6 +82,30 @@ def test_links_without_their_devices(text, slower, fewer) -> None:
     (found,) = parse_pci_lines(text * 2).links
     assert (found.count, found.slower, found.fewer_lanes) == (2, slower, fewer)
     assert kinds_of("x.txt", text.encode()).items == ("acs",)
+
+
+def test_sections_of_a_query_without_titles_of_gpus() -> None:
+    section = "    Remapped Rows\n        Uncorrectable Error  : 5\n        Pending  : {}\n"
+    ecc = "    ECC Errors\n        Volatile\n            DRAM Uncorrectable  : 2\n"
+    text = "".join(ecc + section.format(pending) for pending in ("No", "Yes"))
+    found = parse_gpu_query(text).gpus
+    assert [(one.ecc_uncorrected, one.remap_pending) for one in found] == [(2, False), (2, True)]
+    assert kinds_of("x.txt", text.encode()).items == ("nvidia-smi-q",)
+
+
+@pytest.mark.parametrize(
+    ("text", "item"),
+    [
+        (
+            "$ cat /proc/cmdline\nBOOT_IMAGE=/vmlinuz root=/dev/sda ro iommu=pt\n$ uname\n",
+            "cmdline",
+        ),
+        ("$ ulimit -l\n64\n", "ulimit"),
+    ],
+    ids=["cmdline", "ulimit"],
+)
+def test_one_line_of_a_session(text, item) -> None:
+    assert kinds_of("x.txt", text.encode()).items == (item,)
 
 
 def test_bandwidth_without_and_with_p2p() -> None:
