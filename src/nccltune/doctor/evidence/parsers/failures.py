@@ -50,7 +50,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "Failed to get IB devices list",
         "No RDMA devices found",
         *("no devices in device pool", "no Rdma Devices were found"),
-        "missing RDMA device spec for device",
+        *("missing RDMA device spec for device", "Unable to find the Infiniband/RoCE device"),
     ),
     "no_smi": ("nvidia-smi: is not installed",),
     "gpu_lost": (
