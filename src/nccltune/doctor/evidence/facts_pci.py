@@ -43,9 +43,10 @@ def add_pci(evidence: NodeEvidence, facts: Facts) -> None:
     _vm_host(evidence, facts)
     pasted = evidence.parsed("acs", parse_pci_lines)
     if pasted is not None and not pasted[0].devices:
-        for fact, found in ((PCI_ACS_LINES, pasted[0].acs), (PCI_LINK_LINES, pasted[0].links)):
-            if found:
-                facts.add(fact, found, pasted[1].place())
+        if pasted[0].acs:
+            facts.add(PCI_ACS_LINES, pasted[0].acs, pasted[1].place())
+        if pasted[0].links:
+            facts.add(PCI_LINK_LINES, pasted[0].links, pasted[1].place())
     nodes = nodes_of(evidence)
     sysfs = evidence.tree("pci")
     lspci = _lspci(evidence)

@@ -211,6 +211,8 @@ _DOCUMENTS = frozenset(
     {*("topology", "graph", "gcloud", "aws-topology", "aws-instance-type", "cloud-metadata"), INDEX}
 )
 """Items that are a whole file, never one of the outputs in a text."""
+_DUMP = re.compile(rb"^[ \t]*<system\b", re.M)
+"""Start of a topology in the words of a post or between a log's lines."""
 # Marks that are tried only if the file is named after the item. They also match other files.
 # For GPUs without NVLink, `nvidia-smi nvlink -s` prints the GPU line only.
 _HINTED = {
@@ -447,6 +449,16 @@ def _sections(data: bytes) -> dict[str, list[tuple[int, int]]]:
             at = before if _COMMAND.match(text, before, at) else at
             begin, offset = places[bisect_right(begins, at) - 1]
             starts.setdefault(at - begin + offset, item)
+    dump = _DUMP.search(text)
+    end = text.rfind(b"</system>") if dump else -1
+    if dump is not None and end > dump.end():
+        at, after = (
+            offset + at - begin
+            for at in (dump.start(), end)
+            for begin, offset in (places[bisect_right(begins, at) - 1],)
+        )
+        starts = {start: item for start, item in starts.items() if not at <= start <= after}
+        starts |= {at: "topology", after + len(b"</system>"): ""}
     # NCCL's log ends an output.
     if places[0][1]:
         starts[0] = ""

@@ -27,8 +27,10 @@ from nccltune.doctor.facts.network import (
 from nccltune.doctor.facts.node import NODE_SERVICES
 from nccltune.doctor.facts.results import FAILURES, TESTS
 from nccltune.doctor.facts.settings import SETTINGS
+from nccltune.doctor.facts.topo import TOPO_DEVICES
 from nccltune.doctor.result import RuleVerdict
 from nccltune.doctor.rulebase import rule_base
+from nccltune.topology.files.load import load_topology
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.node import folder_facts, put
 
@@ -560,3 +562,22 @@ def test_an_error_of_another_service_in_the_journal_is_of_no_job(
     put(tmp_path, "n1/journal.txt", kernel + line.format("sshd") + line.format("python3"))
     (facts,) = folder_facts(tmp_path)
     assert [one["text"] for one in facts.named(FAILURES.name)] == [line.format("python3").strip()]
+
+
+@pytest.mark.parametrize(
+    "before", ["Our machine:\n", "a:1:2 [0] NCCL INFO NET/Socket : Using eth0\n"]
+)
+def test_topology_in_the_words_of_a_post(before: str, tmp_path: Path) -> None:
+    dump = """\
+<system version="1">
+  <cpu numaid="0" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="106">
+    <pci busid="0000:09:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">
+      <gpu dev="0" sm="80" rank="0" gdr="1"/>
+    </pci>
+  </cpu>
+</system>
+"""
+    put(tmp_path, "post.txt", f"{before}{dump}Thanks!\n")
+    ((device,),) = (facts.value(TOPO_DEVICES) for facts in folder_facts(tmp_path))
+    assert (device.bus_id, device.width) == ("0000:09:00.0", 16)
+    assert len(load_topology(tmp_path / "post.txt").cpus[0].devices) == 1
