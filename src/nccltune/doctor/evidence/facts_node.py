@@ -54,6 +54,7 @@ from nccltune.formats.topology.cpu_list import cpus_of
 
 T = TypeVar("T")
 _SHM = "/dev/shm"  # noqa: S108  # read, never written
+_PARENT_ONLY = re.compile(r"\AFilesystem [^\n]*\n[^\n]* /(?:dev)?\s*\Z")
 _CPU = "/sys/devices/system/cpu/"
 _CONTAINER = re.compile(r"docker|kubepods|containerd|crio|libpod|lxc|garden", re.IGNORECASE)
 
@@ -233,7 +234,8 @@ def _cpus(evidence: NodeEvidence, facts: Facts) -> None:
 def _kernel(evidence: NodeEvidence, facts: Facts) -> None:
     cmdline = evidence.text("cmdline")
     if cmdline is not None and cmdline[0].strip():
-        facts.add(KERNEL_CMDLINE, cmdline[0].strip(), cmdline[1].place(1))
+        line = re.search(r"^(?:BOOT_IMAGE|initrd|root)=.*", cmdline[0], re.M)
+        facts.add(KERNEL_CMDLINE, line[0] if line else cmdline[0].strip(), cmdline[1].place(1))
     modules = evidence.parsed("modules", parse_modules)
     if modules is not None:
         facts.add(NODE_MODULES, modules[0], modules[1].place())
@@ -268,7 +270,7 @@ def _shared_memory(evidence: NodeEvidence, facts: Facts) -> None:
         if space is not None:
             facts.add(SHM_BYTES, space.size, df[1].place(space.line))
             facts.add(SHM_FREE_BYTES, space.free, df[1].place(space.line))
-        elif len(df[0].splitlines()) > 1:
+        elif _PARENT_ONLY.search(df[0]):
             # df printed the file system of a parent folder: nothing is mounted at /dev/shm.
             facts.add(SHM_BYTES, 0, df[1].place())
             facts.add(SHM_FREE_BYTES, 0, df[1].place())

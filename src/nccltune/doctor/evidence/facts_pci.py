@@ -4,7 +4,7 @@
 from typing import Any
 
 from nccltune.doctor.evidence.parsers.lspci import PciDevice, parse_lspci
-from nccltune.doctor.evidence.parsers.pasted import parse_acs_lines
+from nccltune.doctor.evidence.parsers.pasted import link_line, parse_pci_lines
 from nccltune.doctor.evidence.pci_tree import PciNode, pci_nodes, slot_speed, with_above
 from nccltune.doctor.evidence.raw import NodeEvidence
 from nccltune.doctor.facts import Facts
@@ -14,6 +14,7 @@ from nccltune.doctor.facts.node import KERNEL_IOMMU_GROUPS, NODE_SYSFS_PCI, Iomm
 from nccltune.doctor.facts.pci import (
     PCI_ACS_LINES,
     PCI_BRIDGES,
+    PCI_LINK_LINES,
     PCI_LINKS,
     VM_HOST_BRIDGES,
     HostBridge,
@@ -40,9 +41,12 @@ def add_pci(evidence: NodeEvidence, facts: Facts) -> None:
     """Add `node.sysfs_pci`, `pci.*`, `vm_host.bridges`, `kernel.iommu_groups` and
     `rdma.devices_seen`."""
     _vm_host(evidence, facts)
-    acs = evidence.parsed("acs", parse_acs_lines)
-    if acs is not None and not acs[0].devices:
-        facts.add(PCI_ACS_LINES, acs[0].lines, acs[1].place())
+    pasted = evidence.parsed("acs", parse_pci_lines)
+    if pasted is not None and not pasted[0].devices:
+        if pasted[0].acs:
+            facts.add(PCI_ACS_LINES, pasted[0].acs, pasted[1].place())
+        if pasted[0].links:
+            facts.add(PCI_LINK_LINES, pasted[0].links, pasted[1].place())
     nodes = nodes_of(evidence)
     sysfs = evidence.tree("pci")
     lspci = _lspci(evidence)
@@ -58,6 +62,13 @@ def add_pci(evidence: NodeEvidence, facts: Facts) -> None:
     bridges = _bridges(devices, nodes)
     facts.add(PCI_BRIDGES, bridges, source)
     facts.add(PCI_LINKS, _links(facts, devices, nodes), source)
+    lines = [
+        link_line(one.status, None, device=f"{one.bus_id}: ")
+        for one in devices.values()
+        if one.status is not None and one.kind in ("gpu", "nic")
+    ]
+    if lines:
+        facts.add(PCI_LINK_LINES, lines, source)
     seen = any(node.does_rdma for node in nodes.values()) or any(
         one.kind == "nic" and (one.vendor == "15b3" or "Mellanox" in one.title)
         for one in devices.values()

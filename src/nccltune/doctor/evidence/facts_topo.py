@@ -24,6 +24,7 @@ from nccltune.doctor.facts.topo import (
 )
 from nccltune.formats.topology.graph_xml import Graphs, read_graphs
 from nccltune.formats.topology.nccl_xml import read_topology
+from nccltune.formats.topology.xml_tree import cut_out
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Cpu, Pci, Topology
 
@@ -79,7 +80,7 @@ def _read(evidence: NodeEvidence, raw: Raw) -> Topology | None:
 
 def _topology(text: str) -> Topology | str:
     try:
-        return read_topology(text.encode(), "topology")
+        return read_topology(cut_out(text).encode(), "topology")
     except InputError as error:
         return error.message
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from nccltune.doctor.evidence.catalogue import COMMANDS, TEXTS, VALUES
 from nccltune.doctor.evidence.parsers.failures import states_failure
+from nccltune.doctor.evidence.parsers.gpu_query import SECTION
 from nccltune.doctor.evidence.parsers.kernel_log import (
     KERNEL_LINE,
     has_kernel_lines,
@@ -89,6 +90,9 @@ _XML = rb"\A\s*(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE[^>]*>\s*)?(?>(?:<!--.*?-->\s*)*)
 _BUS = rb"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
 
 
+_ULIMIT = rb"^[^\n]{0,80}\bulimit -l *\n(?:unlimited|\d+)$"
+
+
 def _mark(pattern: bytes, flags: int = 0) -> re.Pattern[bytes]:
     return re.compile(pattern, re.M | flags)
 
@@ -101,7 +105,9 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     (
         "nvidia-smi-q",
         _mark(
-            rb"<nvidia_smi_log|=NVSMI LOG=|^[ \t]+CliqueId\s+: |^[ \t]+Fabric\n\s+State\s+: "
+            rb"<nvidia_smi_log|=NVSMI LOG=|^[ \t]+CliqueId\s+: |^[ \t]+(?:"
+            + SECTION.encode()
+            + rb")\n\s+\w+[^\n]*(?: : |\n[^\n]* : )"
             rb"|^GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:"
         ),
     ),
@@ -141,7 +147,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         "topo",
         _mark(
             rb"^[ \t]*(?:\x1b\[\d*m[ \t]*)?GPU0\s[^\n]*\n(?:[^\n]*\n)?\s*GPU0\s+X\b"
-            rb"(?!\s+(?:OK|[CGT]?NS|DR)\b)"
+            rb"(?!\s+(?:OK|[CGT]?NS|DR)\b)|^[= ]*Link Type between two GPUs"
         ),
     ),
     ("ibstat", _mark(rb"^CA '")),
@@ -166,12 +172,12 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ("dmesg", _mark(KERNEL_LINE.encode())),
     ("nvidia-version", _mark(rb"^NVRM version: ")),
     ("modules", _mark(rb"^Module +Size +Used by|^\w+ \d+ \d+ \S+ Live 0x")),
-    ("cmdline", _mark(rb"\A\s*(?:BOOT_IMAGE|initrd|root)=\S+ [^\n]*\s*\Z")),
+    ("cmdline", _mark(rb"^(?:BOOT_IMAGE|initrd|root)=\S+ [^\n]*$")),
     ("lscpu", _mark(rb"^Architecture: +\w|^On-line CPU\(s\) list:")),
     ("cpuinfo", _mark(rb"^(?:processor|vendor_id|CPU implementer)\s*: ")),
     ("meminfo", _mark(rb"^MemTotal: +\d+ kB")),
     ("df-shm", _mark(rb"^Filesystem +.*Mounted on")),
-    ("ulimit", _mark(rb"^(?:core file size|open files|max locked memory) +\(")),
+    ("ulimit", _mark(rb"^(?:core file size|open files|max locked memory) +\(|" + _ULIMIT)),
     ("limits", _mark(rb"^Limit +Soft Limit")),
     ("status", _mark(rb"^Cpus_allowed_list:|^CapEff:")),
     ("cgroup", _mark(rb"\A\d+:[\w,=-]*:/")),
@@ -195,7 +201,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ("aws-instance-type", _mark(rb'"InstanceTypes"\s*:')),
     ("cloud-metadata", _mark(rb'\A\s*\{(?s:.)*"(?:vmSize|instanceType|machineType)"\s*:')),
     ("lspci-tree", _mark(rb"^[ +-]*-\[[0-9a-f]{4}:[0-9a-f]{2}(?:-[0-9a-f]{2})?\]-")),
-    ("acs", _mark(rb"^[ \t]*ACSCtl:\s")),
+    ("acs", _mark(rb"^[ \t]*(?:ACSCtl|LnkSta):\s")),
     ("ethtool", _mark(rb"^[^\n]{0,80}[$#] *(?:sudo )?ethtool -S \S+|^ {3,}(?:rx|tx)_\w+: \d+$")),
     (INDEX, _mark(rb"^by\tnccltune ")),
     (OUTPUT, _mark(rb"^\| (?:Diagnostic +\| Result|Health Monitor Report)|\bnhc: +Health check ")),
@@ -205,6 +211,8 @@ _DOCUMENTS = frozenset(
     {*("topology", "graph", "gcloud", "aws-topology", "aws-instance-type", "cloud-metadata"), INDEX}
 )
 """Items that are a whole file, never one of the outputs in a text."""
+_DUMP = re.compile(rb"^[ \t]*<system\b", re.M)
+"""Start of a topology in the words of a post or between a log's lines."""
 # Marks that are tried only if the file is named after the item. They also match other files.
 # For GPUs without NVLink, `nvidia-smi nvlink -s` prints the GPU line only.
 _HINTED = {
@@ -441,6 +449,16 @@ def _sections(data: bytes) -> dict[str, list[tuple[int, int]]]:
             at = before if _COMMAND.match(text, before, at) else at
             begin, offset = places[bisect_right(begins, at) - 1]
             starts.setdefault(at - begin + offset, item)
+    dump = _DUMP.search(text)
+    end = text.rfind(b"</system>") if dump else -1
+    if dump is not None and end > dump.end():
+        at, after = (
+            offset + at - begin
+            for at in (dump.start(), end)
+            for begin, offset in (places[bisect_right(begins, at) - 1],)
+        )
+        starts = {start: item for start, item in starts.items() if not at <= start <= after}
+        starts |= {at: "topology", after + len(b"</system>"): ""}
     # NCCL's log ends an output.
     if places[0][1]:
         starts[0] = ""

@@ -135,7 +135,9 @@ class GpuPath(FactRecord):
 
     a: Annotated[int | None, "GPU"] = None
     b: Annotated[int | None, "GPU"] = None
-    kind: Annotated[str | None, "NVL, NVB, C2C, PIX, PXB, P2C, PXN, PHB, NODE, SYS"] = None
+    kind: Annotated[
+        str | None, "NVL, NVB, C2C, PIX, PXB, P2C, PXN, PHB, NODE, SYS; AMD: XGMI, PCIE"
+    ] = None
     links: Annotated[int | None, "NVLinks between the two (NV18), 0 without"] = None
 
 
@@ -143,7 +145,7 @@ GPU_PATHS = records(
     "gpu.paths",
     GpuPath,
     meaning="path kind between two GPUs, both ways once (a < b)",
-    read="nvidia-smi topo -m; topology dump",
+    read="nvidia-smi topo -m; rocm-smi --showtopo; topology dump",
 )
 
 

@@ -201,6 +201,7 @@ class RdmaTest(FactRecord):
     hca: Annotated[str | None, "mlx5_0"] = None
     peer: Annotated[str | None, "host, or host:device"] = None
     gbit_per_s: Annotated[float | None, "average"] = None
+    bytes: Annotated[int | None, "size of a message"] = None
     gpu: Annotated[bool | None, "from and to GPU memory"] = None
 
 

@@ -50,6 +50,24 @@ PCI_ACS_LINES = records(
 )
 
 
+class LinkLine(FactRecord):
+    """One record of the fact `pci.link_lines`."""
+
+    text: Annotated[str | None, "LnkSta: Speed 8GT/s (ok), Width x8 (downgraded)"] = None
+    most: Annotated[str | None, "after the LnkCap before it"] = None
+    count: Annotated[int | None, "how many such lines there are"] = None
+    fewer_lanes: Annotated[bool | None, "the device has more lanes"] = None
+    slower: Annotated[bool | None, "the device could go faster"] = None
+
+
+PCI_LINK_LINES = records(
+    "pci.link_lines",
+    LinkLine,
+    meaning="PCIe links of devices whose addresses, or whose own limits, are not known",
+    read="lspci -vvv | grep -E 'LnkCap|LnkSta'",
+)
+
+
 class PciLink(FactRecord):
     """One record of the fact `pci.links`."""
 

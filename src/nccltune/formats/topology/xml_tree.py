@@ -19,6 +19,7 @@ MAX_ELEMENTS = 1 << 17
 _NOT_NEWLINE = re.compile(r"[^\n]+")
 _INTEGER = re.compile(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
 _FLOAT = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?")
+_ROOT = re.compile(r"^[ \t]*<(system|graphs)\b", re.M)
 _LONG_MAX = (1 << 63) - 1
 
 
@@ -130,6 +131,17 @@ def read_tree(data: bytes, source: str) -> Document:
         ) from None
     assert builder.root is not None
     return Document(builder.root, builder.declared)
+
+
+def cut_out(text: str) -> str:
+    """Return the topology or the graphs in a text that people wrote around them, on their lines."""
+    match = None if text.lstrip("\ufeff \t\r\n").startswith("<") else _ROOT.search(text)
+    end = text.rfind(f"</{match[1]}>") if match else -1
+    if match is None or end < match.end():
+        return text
+    return (
+        "\n" * text.count("\n", 0, match.start()) + text[match.start() : text.index(">", end) + 1]
+    )
 
 
 def blank_comments(text: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from nccltune.formats.topology.graph_xml import Graphs, read_graphs
 from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.formats.topology.nvidia_smi_matrix import looks_like_matrix, read_matrix, smi_topology
-from nccltune.formats.topology.xml_tree import MAX_BYTES, blank_comments
+from nccltune.formats.topology.xml_tree import MAX_BYTES, blank_comments, cut_out
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Topology
 from nccltune.study.files import TOPOLOGY_FILES
@@ -29,11 +29,19 @@ def read_file(path: Path) -> bytes:
 def load(data: bytes, source: str) -> Topology | Graphs:
     """Return the topology (XML, or `nvidia-smi topo -m`) or NCCL's graphs; else InputError."""
     head = data[:_HEAD].decode("utf-8", errors="replace")
+    if "Link Type between two GPUs" in head or "Hops between two GPUs" in head:
+        raise InputError(
+            "is rocm-smi's, which shows no PCIe tree and no speeds",
+            where=source,
+            hint="RCCL writes the whole machine: NCCL_TOPO_DUMP_FILE=topo.xml",
+        )
     if looks_like_matrix(head):
         return smi_topology(read_matrix(data, source))
     if "<" not in head and not re.search(r"[\x00-\x08\x0e-\x1a\ufffd]", head):
         what = "is neither XML nor the matrix of nvidia-smi topo -m"
         raise InputError("is empty" if not head.strip() else what, where=source, hint=_HOW)
+    if head.lstrip("\ufeff \t\r\n")[:1] not in ("<", "") and len(data) <= MAX_BYTES:
+        data = cut_out(data.decode("utf-8", errors="replace")).encode()
     if re.search(r"<graphs[\s>/]", blank_comments(head)):
         return read_graphs(data, source)
     return read_topology(data, source)

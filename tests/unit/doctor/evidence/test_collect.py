@@ -204,6 +204,7 @@ def test_a_node_supplies_every_fact_but_these(facts: Facts) -> None:
         "imex.nodes",
         "nic_counters",
         "pci.acs_lines",
+        "pci.link_lines",
         "rdma.fabric_links",
         "rdma.rail_pings",
         "rdma.tests",

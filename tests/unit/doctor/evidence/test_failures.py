@@ -453,6 +453,11 @@ KERNEL = [
     ("pcie_corrected", "nvidia 0000:41:00.0: PCIe Bus Error: severity=Corrected, type=Physical"),
     ("memory", "Memory cgroup out of memory: Killed process 100 (python)"),
     ("machine", "mce: [Hardware Error]: Machine check events logged"),
+    (None, "amdgpu 0000:9e:00.0: {1}[Hardware Error]: Accelerator Check Architecture events"),
+    ("amdgpu", "amdgpu 0000:83:00.0: uncorrectable hardware error(ERREVENT_ATHUB) detected!"),
+    ("amdgpu", "amdgpu: probe of 0000:83:00.0 failed with error -12"),
+    ("amdgpu", "amdgpu 0000:06:00.0: amdgpu: ring gfx_0.1.0 timeout, signaled seq=6, emitted"),
+    (None, "amdgpu 0000:06:00.0: amdgpu: ring comp_1.0.0 uses VM inv eng 4 on hub 0"),
     ("nic", "mlx5_core 0000:19:00.0: poll_health:800: device's health compromised"),
     (
         None,

@@ -3,6 +3,7 @@
 
 import pytest
 
+from nccltune.doctor.evidence.kinds import kinds_of
 from nccltune.doctor.evidence.parsers.ethtool import parse_ethtool
 from nccltune.doctor.evidence.parsers.gids import parse_show_gids
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
@@ -96,6 +97,7 @@ def test_limits() -> None:
     other = {name: one.value for name, one in parse_limits(texts.ULIMIT).items()}
     assert other == {"memlock": 64, "stack": -1, "files": 32768}
     assert parse_limits("locked memory(kbytes)     8192\n") == {"memlock": (8192, 1)}
+    assert parse_limits("$ ulimit -l\n64\n$ echo 7\n7\n") == {"memlock": (64, 2)}
 
 
 def test_kernel_texts() -> None:
@@ -106,6 +108,8 @@ def test_kernel_texts() -> None:
     assert parse_status(texts.STATUS) == ([0, 1, 2, 3, 8], False, True)
     assert parse_df(texts.DF, "/dev/shm") == (65536 * 1024, 65024 * 1024, 2)
     assert parse_df(texts.DF.replace("1024-blocks", "Size"), "/dev/shm") is None
+    human = "Filesystem      Size  Used Avail Use% Mounted on\ntmpfs  2.0G  2.0G  0 100% /dev/shm\n"
+    assert parse_df(human, "/dev/shm") == (2 << 30, 0, 2)
     assert parse_df(texts.DF.replace("65536", "9" * 18), "/dev/shm") is None
     assert parse_huge_pages(texts.MEMINFO) == 512
     assert parse_services(texts.SERVICES) == {
@@ -192,6 +196,13 @@ def test_a_damaged_topo_matrix() -> None:
     # A container without CPUs of the GPU's node: the number is that of the NUMA node.
     empty = decode(texts.TOPO.encode()).replace("\t0-3\t0\t", "\t\t0\t")
     assert parse_topo_matrix(empty).cpus == {}
+    rocm = (
+        "==== Hops between two GPUs ====\n       GPU0  GPU1\nGPU0   0     1\nGPU1   1     0\n\n"
+        "==== Link Type between two GPUs ====\n       GPU0  GPU1\nGPU0   0   XGMI\nGPU1   XGMI  0\n"
+    )
+    cells = parse_topo_matrix(rocm).cells
+    assert cells == (("GPU0", "GPU1", "XGMI", 0), ("GPU1", "GPU0", "XGMI", 0))
+    assert kinds_of("x.txt", rocm.encode()).items == ("topo",)
 
 
 def test_imex() -> None:

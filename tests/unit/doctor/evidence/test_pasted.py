@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from nccltune.doctor.evidence.kinds import kinds_of
+from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
-from nccltune.doctor.evidence.parsers.pasted import parse_acs_lines, parse_peer_test
+from nccltune.doctor.evidence.parsers.pasted import parse_pci_lines, parse_peer_test
 from nccltune.doctor.evidence.parsers.rdma_ports import parse_rdma_ports
 from nccltune.doctor.examine import examine
 from nccltune.doctor.facts import Facts
@@ -26,8 +27,10 @@ from nccltune.doctor.facts.network import (
 from nccltune.doctor.facts.node import NODE_SERVICES
 from nccltune.doctor.facts.results import FAILURES, TESTS
 from nccltune.doctor.facts.settings import SETTINGS
+from nccltune.doctor.facts.topo import TOPO_DEVICES
 from nccltune.doctor.result import RuleVerdict
 from nccltune.doctor.rulebase import rule_base
+from nccltune.topology.files.load import load_topology
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.node import folder_facts, put
 
@@ -55,11 +58,56 @@ Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)
 
 def test_acs_lines_without_their_devices() -> None:
     off = ACS.replace("SrcValid+", "SrcValid-").format("-")
-    found = parse_acs_lines(ACS.format("+") * 2 + off)
-    assert [(one.count, one.redirects) for one in found.lines] == [(2, True), (1, False)]
+    found = parse_pci_lines(ACS.format("+") * 2 + off)
+    assert [(one.count, one.redirects) for one in found.acs] == [(2, True), (1, False)]
     assert not found.devices
-    assert parse_acs_lines("c0:01.1 PCI bridge: x\n" + ACS.format("+")).devices
+    assert parse_pci_lines("c0:01.1 PCI bridge: x\n" + ACS.format("+")).devices
     assert kinds_of("x.txt", ACS.format("+").encode()).items == ("acs",)
+
+
+@pytest.mark.parametrize(
+    ("text", "slower", "fewer"),
+    [
+        ("\tLnkSta:\tSpeed 2.5GT/s (downgraded), Width x16 (ok)\n", True, False),
+        ("\tLnkSta:\tSpeed 16GT/s (ok), Width x4 (downgraded)\n", False, True),
+        (
+            "LnkCap: Port #0, Speed 8GT/s, Width x16, ASPM\nLnkSta: Speed 8GT/s, Width x8\n",
+            False,
+            True,
+        ),
+        ("LnkCap: Port #0, Speed 16GT/s, Width x8\nLnkSta: Speed 8GT/s, Width x8\n", True, False),
+        ("LnkSta: Speed 8GT/s, Width x8\n", False, False),
+    ],
+    ids=["slow", "narrow", "of-x16", "of-16-gt", "not-known"],
+)
+def test_links_without_their_devices(text, slower, fewer) -> None:
+    (found,) = parse_pci_lines(text * 2).links
+    assert (found.count, found.slower, found.fewer_lanes) == (2, slower, fewer)
+    assert kinds_of("x.txt", text.encode()).items == ("acs",)
+
+
+def test_sections_of_a_query_without_titles_of_gpus() -> None:
+    section = "    Remapped Rows\n        Uncorrectable Error  : 5\n        Pending  : {}\n"
+    ecc = "    ECC Errors\n        Volatile\n            DRAM Uncorrectable  : 2\n"
+    text = "".join(ecc + section.format(pending) for pending in ("No", "Yes"))
+    found = parse_gpu_query(text).gpus
+    assert [(one.ecc_uncorrected, one.remap_pending) for one in found] == [(2, False), (2, True)]
+    assert kinds_of("x.txt", text.encode()).items == ("nvidia-smi-q",)
+
+
+@pytest.mark.parametrize(
+    ("text", "item"),
+    [
+        (
+            "$ cat /proc/cmdline\nBOOT_IMAGE=/vmlinuz root=/dev/sda ro iommu=pt\n$ uname\n",
+            "cmdline",
+        ),
+        ("$ ulimit -l\n64\n", "ulimit"),
+    ],
+    ids=["cmdline", "ulimit"],
+)
+def test_one_line_of_a_session(text, item) -> None:
+    assert kinds_of("x.txt", text.encode()).items == (item,)
 
 
 def test_bandwidth_without_and_with_p2p() -> None:
@@ -105,7 +153,7 @@ def test_a_device_that_ibstat_cannot_read() -> None:
 @pytest.mark.parametrize(
     ("line", "kind"),
     [
-        ("NVRM: Xid (PCI:0000:dc:00): 45, pid=1, Ch 1 caused by previous Xid 149", "xid_fault"),
+        ("NVRM: Xid (PCI:0000:dc:00): 45, pid=1, Ch 1 caused by previous Xid 149", "xid_nvlink"),
         ("NVRM: Xid (PCI:0000:dc:00): 45, pid=1, Ch 1 caused by previous Xid 74", "xid_nvlink"),
         ("NVRM: Xid (PCI:0000:dc:00): 45, pid=1, Ch 1 caused by previous Xid 31", "xid_program"),
         ("NVRM: Xid (PCI:0000:dc:00): 45, pid=1, Ch 1", "xid_program"),
@@ -514,3 +562,22 @@ def test_an_error_of_another_service_in_the_journal_is_of_no_job(
     put(tmp_path, "n1/journal.txt", kernel + line.format("sshd") + line.format("python3"))
     (facts,) = folder_facts(tmp_path)
     assert [one["text"] for one in facts.named(FAILURES.name)] == [line.format("python3").strip()]
+
+
+@pytest.mark.parametrize(
+    "before", ["Our machine:\n", "a:1:2 [0] NCCL INFO NET/Socket : Using eth0\n"]
+)
+def test_topology_in_the_words_of_a_post(before: str, tmp_path: Path) -> None:
+    dump = """\
+<system version="1">
+  <cpu numaid="0" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="106">
+    <pci busid="0000:09:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">
+      <gpu dev="0" sm="80" rank="0" gdr="1"/>
+    </pci>
+  </cpu>
+</system>
+"""
+    put(tmp_path, "post.txt", f"{before}{dump}Thanks!\n")
+    ((device,),) = (facts.value(TOPO_DEVICES) for facts in folder_facts(tmp_path))
+    assert (device.bus_id, device.width) == ("0000:09:00.0", 16)
+    assert len(load_topology(tmp_path / "post.txt").cpus[0].devices) == 1

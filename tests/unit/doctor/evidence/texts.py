@@ -444,7 +444,7 @@ spec:
 PERFTEST = """\
 == h2
                     RDMA_Write BW Test
- Device         : mlx5_0
+ Dual-port       : OFF		Device         : mlx5_0
  #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
  2          5000             0.05               0.04                 1.5
  65536      5000             196.00             195.50               0.37

@@ -49,7 +49,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         "Failed to get IB devices list",
         "No RDMA devices found",
         *("no devices in device pool", "no Rdma Devices were found"),
-        "missing RDMA device spec for device",
+        *("missing RDMA device spec for device", "Unable to find the Infiniband/RoCE device"),
     ),
     "no_smi": ("nvidia-smi: is not installed",),
     "gpu_lost": (
@@ -446,8 +446,9 @@ def _warnings(text: str) -> Iterator[tuple[int, str]]:
     for word in _BARE:
         for start in _starts(text, word):
             line = text[start : start + 2000].partition("\n")[0]
-            kind = WARNING if _QUIET.search(line) else message_kind(line)
-            if kind != WARNING:
+            kind = message_kind(line)
+            # UCX's errors have a rule of their own, but for this cause.
+            if kind != WARNING and (kind == "rdma_memory" or not _QUIET.search(line)):
                 yield start, kind
     for start in _starts(text, _WARN):
         end = text.find("\n", start)

@@ -23,6 +23,8 @@ _BITS = {
     0x80: "hw_power_brake_slowdown",
 }
 _MOST_GPUS = 256
+SECTION = r"Fabric|ECC Errors|Remapped Rows|Clocks (?:Event|Throttle) Reasons"
+"""Titles of sections of `nvidia-smi -q` that people cut out with `grep -A`."""
 _NO_VALUE = frozenset({"", "N/A", "[N/A]", "[Not Supported]", "Not Supported", "[Unknown Error]"})
 # Compute capability by architecture, for formats that do not print the compute capability.
 _BY_ARCHITECTURE = {"Volta": 70, "Turing": 75, "Ada Lovelace": 89, "Ada": 89, "Hopper": 90}
@@ -65,7 +67,9 @@ def parse_gpu_query(text: str) -> GpuQuery:
     if "<nvidia_smi_log" in text or "<gpu id=" in text:
         return _xml(text)
     if re.search(
-        r"^GPU [0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:|^\s+Fabric$|^\s+CliqueId\s+: ", text, re.M
+        rf"^GPU [0-9a-fA-F]{{4,8}}:[0-9a-fA-F]{{2}}:|^[ \t]+(?:{SECTION})$|^\s+CliqueId\s+: ",
+        text,
+        re.M,
     ):
         return _text(text)
     table = parse_gpu_table(text)
@@ -319,9 +323,10 @@ def _text(text: str) -> GpuQuery:
             # Take the bus id from the title: all drivers print it there.
             fields["PCI/Bus Id"] = line[4:].strip()
             continue
-        if line.strip() == "Fabric" and "PCI/Bus Id" not in fields:
-            # `nvidia-smi -q | grep -A9 Fabric` has no titles of GPUs.
-            done()
+        if "PCI/Bus Id" not in fields and re.fullmatch(SECTION, line.strip()):
+            # `nvidia-smi -q | grep -A9 Fabric` has no titles of GPUs: a section comes once a GPU.
+            if any(path.startswith(line.strip()) for path in fields):
+                done()
             titles, fields[""] = [], ""
         if not fields:
             continue

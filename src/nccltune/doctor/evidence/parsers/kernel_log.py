@@ -11,13 +11,14 @@ from typing import NamedTuple
 from nccltune.doctor.evidence.parsers.text import lines_of
 from nccltune.doctor.facts.node import KernelLine
 
+# A month in the words of any language.
+_DAY = r"\S{2,9} +\d{1,2} [\d:]{8}"
 _STAMP = re.compile(
     r"^(?:kern\s*:\w+\s*:\s*)?(?:<\d+>)?"
     r"(?:\[\s*\+?\d+\.\d+\]\s*|\[[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]{8} \d{4}\]\s*"
-    r"|\d{4}-\d\d-\d\d[T ][\d:.,+-]+\s+|[A-Z][a-z]{2} +\d+ [\d:]{8} )?"
+    rf"|\d{{4}}-\d\d-\d\d[T ][\d:.,+-]+\s+|{_DAY} )?"
 )
 _JOURNAL = re.compile(r"^\S+ kernel: (?:\[\s*\d+\.\d+\]\s*)?")
-_DAY = r"[A-Z][a-z]{2} +\d{1,2} [\d:]{8}"
 _TIMED = (
     r"(?:kern *:\w+ *: *)?(?:<\d+>)?(?:\[ *\+?\d{1,8}\.\d{6}\] |\[[A-Z][a-z]{2} "
     rf"{_DAY} \d{{4}}\] |(?:{_DAY}|\d{{4}}-\d\d-\d\d[T ]\S+) \S+ kernel: "
@@ -64,6 +65,7 @@ WORDS = (
     "out of memory",
     "oom-kill",
     "nvidia[: ]",
+    "amdgpu.*(fail|err|timeout|fault|reset)",
     "hardware error",
     "machine check",
     "edac",
@@ -121,15 +123,23 @@ _XID = (
     r"(?i:s?(?: (?:error|code|event|number)s?){0,2}(?:[:=]? ?#?|-)))"
 )
 _FAILURES = (
+    (
+        "amdgpu",
+        re.compile(
+            r"amdgpu.*(?:Fatal error|probe of .* failed|[Uu]ncorrectable .*detected"
+            r"|GPU (?:reset begin|[Rr]ecovery [Ff]ailed)|ring \S+ timeout|PSP .*failed"
+            r"|MES failed|\bretry page fault)"
+        ),
+    ),
     ("gpu_lost", re.compile(rf"fallen off the bus|{_XID}79\b|GPU is lost|GPU .*lost!")),
     (
         "xid_fault",
         re.compile(
-            rf"{_XID}(?:48|6[1-4]|69|78|9[245]|109|110|119|12[0-2]|136|14[0359]"
-            r"|15[014-8])\b|SXid|NVSwitch (?:non-)?fatal error"
+            rf"{_XID}(?:48|6[1-4]|69|78|9[245]|109|110|119|12[0-2]|136|14[03]"
+            r"|15[14-8])\b|SXid|NVSwitch (?:non-)?fatal error"
         ),
     ),
-    ("xid_nvlink", re.compile(rf"{_XID}74\b")),
+    ("xid_nvlink", re.compile(rf"{_XID}(?:74|14[4-9]|150)\b")),
     ("xid_program", re.compile(rf"{_XID}\d{{1,3}}\b")),
     (
         "peermem",
@@ -166,7 +176,7 @@ _FAILURES = (
         re.compile(r"segfault at .* in lib(?:nccl|rccl|cuda|mlx5|ibverbs|fabric|efa|bnxt)"),
     ),
     ("memory", re.compile(r"Out of memory: Kill|oom-kill|[Mm]emory cgroup out of memory")),
-    ("machine", re.compile(r"\[Hardware Error\]|Machine [Cc]heck|EDAC .*\bUE\b")),
+    ("machine", re.compile(r"^(?!.*amdgpu).*\[Hardware Error\]|Machine [Cc]heck|EDAC .*\bUE\b")),
     (
         "nic",
         re.compile(
@@ -207,7 +217,7 @@ _LIKELY = (
     ),
     *("ardware", "achine", "EDAC", "health", "fatal", "fail", "irmware", "timeout", "cable"),
     *("emperature", "syndrome", "error", "blocked", "lockup", "LOCKUP", "stall", "PAGE_FAULT"),
-    *("DMAR", "INVALID_DEVICE", "smmu", "Failed", "peer", "segfault"),
+    *("DMAR", "INVALID_DEVICE", "smmu", "Failed", "peer", "segfault", "amdgpu"),
 )
 
 

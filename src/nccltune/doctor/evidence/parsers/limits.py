@@ -33,7 +33,12 @@ class Limit(NamedTuple):
 def parse_limits(text: str) -> dict[str, Limit]:
     """Return the limits `memlock`, `stack` and `files` that either format prints."""
     found: dict[str, Limit] = {}
+    asked = False
     for number, line in lines_of(text):
+        if asked and re.fullmatch(r"unlimited|\d{1,18}", line.strip()):
+            value = UNLIMITED if line.strip() == "unlimited" else int(line)
+            found.setdefault("memlock", Limit(value, number))
+        asked = re.search(r"\bulimit -l *$", line) is not None
         match = _PROC.match(line)
         in_bytes = match is not None
         title, _, rest = line.partition("(")

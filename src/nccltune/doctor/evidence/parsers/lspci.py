@@ -32,7 +32,8 @@ class PciDevice(NamedTuple):
     """A PCI device. None marks a field that the output does not have.
 
     `acs` is the text after `ACSCtl:`. Speeds are in GT/s per lane. `verbose` is true if lspci
-    printed capabilities, as it does with -vvv.
+    printed capabilities, as it does with -vvv. `status` is the `LnkSta:` line of a device without
+    a `LnkCap:` line.
     """
 
     bus_id: str
@@ -49,6 +50,7 @@ class PciDevice(NamedTuple):
     ats: bool | None
     denied: bool
     verbose: bool
+    status: str | None = None
 
     @property
     def kind(self) -> str:
@@ -85,7 +87,7 @@ def _device(block: str) -> PciDevice | None:
     if place is None:
         return None
     code, vendor, device = _identity(rest)
-    can, now = _link(block, "LnkCap:"), _link(block, "LnkSta:")
+    can, now = (link_of(_line(block, label)) for label in ("LnkCap:", "LnkSta:"))
     control = _line(block, "DevCtl:", 400)
     request = re.search(r"MaxReadReq (\d+) bytes", control) if control else None
     ats = _line(block, "ATSCtl:")
@@ -104,6 +106,7 @@ def _device(block: str) -> PciDevice | None:
         ats="Enable+" in ats if ats is not None else None,
         denied="Capabilities: <access denied>" in block,
         verbose="\n\tCapabilities:" in block or "\n        Capabilities:" in block,
+        status=_line(block, "LnkSta:") if "LnkCap:" not in block else None,
     )
 
 
@@ -138,8 +141,8 @@ def _line(block: str, label: str, most: int = 160) -> str | None:
     return block[at : at + most]
 
 
-def _link(block: str, label: str) -> tuple[float | None, int | None]:
-    line = _line(block, label)
+def link_of(line: str | None) -> tuple[float | None, int | None]:
+    """Return speed in GT/s and lanes of the rest of a line `LnkCap:` or `LnkSta:`."""
     match = _LINK.search(line) if line else None
     if match is None:
         return None, None

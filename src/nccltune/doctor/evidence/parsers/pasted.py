@@ -1,30 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse outputs that people paste in place of a tool's whole output: ACS lines without their
+"""Parse outputs that people paste in place of a tool's whole output: lines of lspci without their
 devices, and NVIDIA's sample p2pBandwidthLatencyTest."""
 
 import re
 from typing import NamedTuple
 
+from nccltune.doctor.evidence.parsers.lspci import link_of
 from nccltune.doctor.evidence.parsers.text import lines_of
 from nccltune.doctor.facts.gpu import PeerTest
-from nccltune.doctor.facts.pci import AcsLine
+from nccltune.doctor.facts.pci import AcsLine, LinkLine
 
 _ACS = re.compile(r"^\s*ACSCtl:\s*(?P<flags>\S.{0,200})$")
+_LINK = re.compile(r"^\s*Lnk(?P<what>Cap|Sta):\s*(?P<text>\S.{0,200})$")
+_SLOWER = re.compile(r"Speed [^,]*\(downgraded\)")
+_FEWER = re.compile(r"Width [^,]*\(downgraded\)")
 _DEVICE = re.compile(r"^[0-9a-f:]{0,9}[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] ", re.M)
 _MATRIX = re.compile(r"^Unidirectional P2P=(?P<p2p>Enabled|Disabled) Bandwidth")
 _OTHER = re.compile(r"^(?:Bidirectional|P2P=|P2P Connectivity|Unidirectional P2P=\w+ Latency)")
 _COLUMNS = re.compile(r"^\s*D\\D\s+(?P<columns>\d[\d\s]*)$")
 
 
-class AcsLines(NamedTuple):
-    """ACS lines of `lspci -vvv | grep ACSCtl`. `devices` is whether their devices are there."""
+class PciLines(NamedTuple):
+    """Lines of `lspci -vvv | grep -E 'ACSCtl|Lnk'`. `devices`: whether it names their devices."""
 
-    lines: list[AcsLine]
+    acs: list[AcsLine]
+    links: list[LinkLine]
     devices: bool
 
 
-def parse_acs_lines(text: str) -> AcsLines:
-    """Parse `ACSCtl:` lines, equal ones counted."""
+def parse_pci_lines(text: str) -> PciLines:
+    """Parse `ACSCtl:` and `LnkSta:` lines, equal ones counted."""
     counts: dict[str, int] = {}
     for _, line in lines_of(text):
         if (match := _ACS.match(line)) is not None:
@@ -34,7 +39,30 @@ def parse_acs_lines(text: str) -> AcsLines:
         AcsLine(text=flags, count=times, redirects="ReqRedir+" in flags or "SrcValid+" in flags)
         for flags, times in counts.items()
     ]
-    return AcsLines(found, _DEVICE.search(text) is not None)
+    return PciLines(found, _links(text), _DEVICE.search(text) is not None)
+
+
+def _links(text: str) -> list[LinkLine]:
+    counts: dict[tuple[str, str | None], int] = {}
+    most: str | None = None
+    for match in filter(None, (_LINK.match(line) for _, line in lines_of(text))):
+        link = match["text"].rstrip()
+        if match["what"] == "Sta":
+            counts[link, most] = counts.get((link, most), 0) + 1
+        most = link if match["what"] == "Cap" else None
+    return [link_line(link, most, times) for (link, most), times in counts.items()]
+
+
+def link_line(link: str, most: str | None, times: int = 1, device: str = "") -> LinkLine:
+    """Return the record of a `LnkSta:` line, and of the `LnkCap:` line before it."""
+    (now, lanes), (can, has) = link_of(link), link_of(most)
+    return LinkLine(
+        text=device + link,
+        most=most,
+        count=times,
+        slower=_SLOWER.search(link) is not None or (now or 0) < (can or 0),
+        fewer_lanes=_FEWER.search(link) is not None or (lanes or 0) < (has or 0),
+    )
 
 
 def parse_peer_test(text: str) -> list[PeerTest]:

@@ -6,7 +6,7 @@ import re
 from nccltune.doctor.evidence.parsers.text import Parsed, lines_of
 from nccltune.doctor.facts.network import RdmaTest
 
-_DEVICE = re.compile(r"^\s*Device\s*:\s*(?P<hca>[\w.-]{1,64})")
+_DEVICE = re.compile(r"(?:^|\s)Device\s*:\s*(?P<hca>[\w.-]{1,64})")
 _HEAD = re.compile(r"#bytes\s+#iterations\s+BW peak\[(?P<unit>Gb/sec|MB/sec|MiB/sec)\]")
 _ROW = re.compile(
     r"^\s*(?P<bytes>\d{1,12})\s+\d{1,12}\s+\d{1,9}(?:\.\d{1,6})?\s+(?P<average>\d{1,9}(?:\.\d{1,6})?)"
@@ -28,20 +28,20 @@ def parse_perftest(text: str) -> Parsed[RdmaTest]:
     for _, line in lines_of(text):
         if (match := _PEER.match(line)) is not None:
             peer = match["peer"]
-        elif (match := _DEVICE.match(line)) is not None:
+        elif (match := _DEVICE.search(line)) is not None:
             hca, largest, unit = match["hca"], -1, 0.0
         elif "CUDA" in line or "GPU" in line:
             gpu = True
         elif (match := _HEAD.search(line)) is not None:
             unit = _GIGABITS[match["unit"]]
         elif unit and hca and (match := _ROW.match(line)) is not None:
-            rate = float(match["average"]) * unit
-            run = RdmaTest(hca=hca, peer=peer, gbit_per_s=rate, gpu=gpu)
+            rate, size = float(match["average"]) * unit, int(match["bytes"])
+            run = RdmaTest(hca=hca, peer=peer, gbit_per_s=rate, bytes=size, gpu=gpu)
             if largest < 0:
                 runs.append(run)
-            elif int(match["bytes"]) > largest:
+            elif size > largest:
                 runs[-1] = run
-            largest = max(largest, int(match["bytes"]))
+            largest = max(largest, size)
         if line.startswith("-----") and largest >= 0:
             unit, largest, gpu = 0.0, -1, False
     return Parsed(runs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse `nvidia-smi topo -m`: paths between GPUs and NICs (drivers 384 to 580).
+"""Parse `nvidia-smi topo -m` (drivers 384 to 580), and the links of `rocm-smi --showtopo`.
 
 Names of NICs are those of the legend (`NIC0: mlx5_0`). Older drivers print these names as column
 names.
@@ -21,13 +21,16 @@ from nccltune.formats.topology.pasted_matrix import plain_lines
 from nccltune.model.errors import InputError
 
 _GPU = re.compile(r"^GPU(\d{1,4})$")
+_ROCM_KINDS = ("XGMI", "PCIE")
+_MOST_ROWS = 64
+_ROCM = re.compile(r"^[= ]*Link Type between two GPUs", re.M)
 
 
 class Cell(NamedTuple):
     """Path from device `a` to device `b`. The names are `GPU0` or `mlx5_0`.
 
-    `kind` is NVL for NVLink, else the word of nvidia-smi (PIX, SYS). The old word SOC is replaced
-    by SYS. `links` is the number of NVLinks, or 0.
+    `kind` is NVL for NVLink, else the word of nvidia-smi (PIX, SYS) or rocm-smi (XGMI, PCIE). The
+    old word SOC is replaced by SYS. `links` is the number of NVLinks, or 0.
     """
 
     a: str
@@ -61,6 +64,8 @@ def parse_topo_matrix(text: str) -> TopoMatrix:
     A row that is cut or damaged is skipped and counted in `unread`. If the text has no header of a
     matrix, the result has no cells.
     """
+    if (match := _ROCM.search(text)) is not None:
+        return _rocm_links(text[match.end() :])
     lines = plain_lines("\n".join(line[:LONGEST_LINE] for line in text.split("\n")))
     try:
         at, columns, trailing = find_header(lines, "topo")
@@ -90,3 +95,18 @@ def parse_topo_matrix(text: str) -> TopoMatrix:
             plain = "NVL" if links else {"SOC": "SYS"}.get(kind, kind)
             found.append(Cell(names.get(row, row), names.get(column, column), plain, links))
     return TopoMatrix(tuple(found), cpus, unread)
+
+
+def _rocm_links(text: str) -> TopoMatrix:
+    columns: list[str] = []
+    found = []
+    for line in text.split("\n")[1 : 2 + _MOST_ROWS]:
+        name, *words = line[:LONGEST_LINE].split() or [""]
+        if not columns:
+            columns = [name, *words] if gpu_number(name) is not None else []
+        elif gpu_number(name) is None:
+            break
+        else:
+            pairs = zip(columns, words, strict=False)
+            found += [Cell(name, other, kind, 0) for other, kind in pairs if kind in _ROCM_KINDS]
+    return TopoMatrix(tuple(found), {}, 0)
