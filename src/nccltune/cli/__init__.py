@@ -125,7 +125,7 @@ _MOVED_OPTIONS = {
     "--p2p": "nccltune sendrecv settings",
     "--sendrecv": "nccltune sendrecv sweep, nccltune sendrecv env",
     "--fairness": "nccltune ab NCCLTUNE_SENDRECV_CHUNK=67108864 -- COMMAND",
-    "--with-nccl-tests": "nccltune launch sweep DIR",
+    "--with-nccl-tests": "nccltune launch run --choice CHOICE -- PROGRAM",
     "--net": "nccltune net env",
     "--render": "nccltune launch render JOB",
     "--gpus-per-node": "--gpus",

@@ -3,14 +3,12 @@
 
 import contextlib
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nccltune.app.ab import ab_test, kept_settings, trial_of
-from nccltune.app.nccl_tests_sweep import plan_nccl_tests, sweep_nccl_tests
 from nccltune.app.sendrecv_settings import plan_race, race_settings
 from nccltune.app.sendrecv_sweep import compare_copies, plan_copies
 from nccltune.measure.bench.process import Launch
@@ -20,11 +18,8 @@ from nccltune.measure.experiments.ab.experiment import TrialScope
 from nccltune.measure.experiments.copies.experiment import CopiesExperiment, CopiesScope
 from nccltune.measure.experiments.copies.preload import SENDRECV
 from nccltune.measure.experiments.copies.settings import FROM
-from nccltune.measure.experiments.nccl_tests.binaries import NcclTestsSite
-from nccltune.measure.experiments.nccl_tests.experiment import NcclTestsScope
 from nccltune.measure.experiments.p2p.experiment import RaceExperiment, RaceScope
 from nccltune.measure.experiments.p2p.settings import MIN_CHANNELS
-from nccltune.model.collective import Collective
 from nccltune.model.errors import StudyError
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
@@ -34,7 +29,6 @@ from tests.unit.measure.experiments.test_copies_experiment import crossing
 
 RACE = RaceScope(4 * K, 256 * M)
 COPIES = CopiesScope(64 * K, 64 * M)
-FAKE = Path(__file__).parents[2] / "e2e" / "fake_nccl_tests.py"
 
 
 class Progress:
@@ -153,23 +147,3 @@ def test_an_interrupted_ab_test_reports_how_many_rounds_it_has(tmp_path: Path) -
         ab_test(path, test_ab.Machine(), trial, TrialScope(8), progress, min_gain=0.03)
     assert progress.kept == "all timings so far (2 whole rounds)"
     assert kept_settings(path) == {}
-
-
-def test_a_sweep_with_nccl_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
-    (tmp_path / "all_reduce_perf").symlink_to(FAKE)
-    site = NcclTestsSite(tmp_path, 4)
-    scope = NcclTestsScope([Collective.ALLREDUCE], 1024, 4096, 2)
-    path, progress = tmp_path / "s", Progress()
-    plan = plan_nccl_tests(path, site, scope)
-    assert not path.exists()
-    assert plan.processes == 2 * len(plan.choices[Collective.ALLREDUCE])
-    swept = sweep_nccl_tests(path, site, scope, progress, command="again")
-    assert swept.outcome.reason == "done"
-    assert len(progress.seen) == plan.processes
-    assert progress.seen[-1].process == progress.seen[-1].processes
-    assert swept.summary.points == len(list(Study(path).samples()))
-    assert json.loads((path / "sweep.json").read_text())["command"] == "again"
-    again = sweep_nccl_tests(path, site, scope)
-    out_of_place = [sample for sample in Study(path).samples() if not sample.in_place]
-    assert (again.outcome.points, again.outcome.known) == (0, len(out_of_place))

@@ -18,11 +18,10 @@ _NEEDED = {
     "topo convert": ["-o", "{out}"],
     "sendrecv settings": ["-o", "{out}", "--gpus", "2"],
     "sendrecv sweep": ["-o", "{out}", "--gpus", "2"],
-    "launch sweep": ["-o", "{out}", "--gpus", "2"],
 }
 """Words that a verb needs beside the one that is tried."""
 _PROBED = (
-    *("auto", "sweep", "verify", "ab", "topo calibrate", "launch run", "launch sweep"),
+    *("auto", "sweep", "verify", "ab", "topo calibrate", "launch run"),
     *("sendrecv settings", "sendrecv sweep"),
 )
 """Verbs that run programs: only options that are read before anything starts are tried."""

@@ -83,18 +83,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
         (f"ab NCCL_X=1 -o s --set hosts=a {PROGRAM}", "--set hosts: is for --launcher"),
         ("ab NCCL_X=1 -o s --collectives nonsense", "'nonsense' is not a collective"),
-        ("launch sweep build -o s --p2p", "no such option: --p2p"),
-        ("launch sweep build -o s --replay study", "no such option: --replay"),
-        ("launch sweep build -o s --set processes=per-node", "--set processes: is for --launcher"),
-        (
-            "launch sweep build -o s --gpus 4 --launch-prefix mpirun",
-            "--gpus: the launcher of --launch-prefix",
-        ),
-        ("launch sweep build -o s --set hosts=a", "--set hosts: is for --launcher"),
-        (
-            "launch sweep build -o s --launcher openmpi --launch-prefix mpirun",
-            "--launch-prefix: is what",
-        ),
         ("sendrecv settings -o s --exhaustive", "no such option: --exhaustive"),
         ("sendrecv settings -o s --gain-threshold 0", "--gain-threshold: must be above 0"),
         ("sendrecv settings -o s --sizes 1-2", "sizes begin at 4 bytes"),
@@ -173,9 +161,3 @@ def test_options_are_refused_with_the_reason(
     assert (out, "bug" in err) == ("", False)
     assert "hint:" in err or not words.startswith(("topo show", "topo convert"))
     assert sorted(folder.rglob("*")) == before
-
-
-def test_a_folder_without_the_wanted_program_is_an_error(folder: Path, cli: Cli) -> None:
-    words = ("launch", "sweep", "build", "-o", "s", "--gpus", 4, "--collectives", "reduce")
-    assert "holds no reduce_perf that can be run" in cli(*words, code=3).err
-    assert not (folder / "s").exists()
