@@ -40,7 +40,6 @@ topo_convert.py         write a topology file for NCCL
 workload.py             what a job sends, from recordings of it
 net_stats.py            traffic of the network plugin's connections
 sendrecv_sweep.py       find the size from which copy engines are faster for send/recv
-sendrecv_settings.py    find better settings of NCCL's own send/recv; run any comparison of settings
 job_levers.py           what besides rules would pay for a job
 job.py                  build a job from the command line
 launch.py               render a job, run it, store its results

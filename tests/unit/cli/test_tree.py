@@ -261,7 +261,7 @@ def test_quiet_leaves_out_hints_and_verbose_adds_what_is_written(
         (["topo", "write"], "it is now: nccltune topo convert"),
         (["topo", "lint"], "it is now: nccltune lint"),
         (["launch", "job.toml"], "nccltune launch run job.toml"),
-        (["sweep", "--p2p"], "it is now: nccltune sendrecv settings"),
+        (["sweep", "--p2p"], "it is now: nccltune ab"),
         (["run", "--", "all_reduce_perf", "-b", "8"], "it is now: nccltune launch run"),
         (["launch", "run", "--gpus-per-node", "8"], "it is now: --gpus"),
         (["sweep", "--bugdet", "3"], "did you mean '--budget'? nccltune sweep --help"),

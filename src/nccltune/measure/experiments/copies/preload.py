@@ -9,20 +9,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nccltune.measure.bench.process import Bench, Launch
-from nccltune.measure.engine.process_record import RecordKind
-from nccltune.measure.engine.settings import DEFAULT, Settings
-from nccltune.measure.engine.settings_experiment import BenchProcess, RunningBench, Starter
-from nccltune.measure.experiments.copies.settings import CONNECTIONS, ENOUGH_CONNECTIONS, ON
+from nccltune.measure.experiments.copies.processes import BenchProcess, Starter
+from nccltune.measure.experiments.copies.settings import (
+    CONNECTIONS,
+    ENOUGH_CONNECTIONS,
+    ON,
+    Carrier,
+)
 from nccltune.model.errors import InputError, LaunchError
 
-SENDRECV = RecordKind("sendrecv", "comparison of NCCL with copy engines", "sendrecv sweep")
-UNDER_LOAD = RecordKind(
-    "sendrecv-load", "comparison of NCCL with copy engines under load", "sendrecv sweep --load"
-)
 BY_COPY_ENGINE = "copy engine"
 """Prefix of the carrier names that the library uses for messages by copy engine."""
 _WARNING = re.compile(r"nccltune sendrecv WARN (.+)")
 _COUNT = re.compile(r"nccltune sendrecv: process \d+: (.+): (\d+) messages, \d+ bytes")
+
+
+class RunningBench:
+    """A `BenchProcess` on the GPUs of this machine."""
+
+    recorded_s = None
+    carried: Mapping[str, int] | None = None
+
+    def __init__(self, bench: Bench) -> None:
+        self.hello = bench.hello
+        self.measure = bench.measure
 
 
 def on_gpus(
@@ -31,9 +41,9 @@ def on_gpus(
     *,
     program: Sequence[str] | None = None,
 ) -> Starter:
-    """Return a starter of `nccltune-bench`, with `library` preloaded but for the default.
+    """Return a starter of `nccltune-bench`, with `library` preloaded but for NCCL alone.
 
-    The first process must be a default: it reports the path of NCCL. Raises InputError for a
+    The first process must be with NCCL alone: it reports the path of NCCL. Raises InputError for a
     missing library. The starter raises the errors of `Bench`, and LaunchError if copy engines carry
     no message or a setting is refused.
     """
@@ -47,10 +57,10 @@ def on_gpus(
     nccl: str | None = str(launch.nccl) if launch.nccl is not None else None
 
     @contextlib.contextmanager
-    def start(settings: Settings, process: int) -> Iterator[BenchProcess]:  # noqa: ARG001
+    def start(carrier: Carrier, process: int) -> Iterator[BenchProcess]:  # noqa: ARG001
         nonlocal nccl
-        if settings == DEFAULT:
-            # Turn the library off, in case the shell preloads it: the default is NCCL alone.
+        if carrier is Carrier.NATIVE:
+            # Turn the library off, in case the shell preloads it.
             with Bench(launch, program=program, settings={ON: "0"}) as bench:
                 nccl = nccl or bench.hello.nccl.path
                 yield RunningBench(bench)
@@ -60,13 +70,14 @@ def on_gpus(
             # The bench opens NCCL by path and calls only functions of that file. So pass the
             # library's path as the path of NCCL. Also preload the library, as users do for programs
             # that are linked with NCCL.
-            variables = {**preloaded(library, nccl, os.environ), **settings.environment}
+            variables = preloaded(library, nccl, os.environ)
+            variables |= {name: str(value) for name, value in carrier.settings.items()}
             variables["NCCLTUNE_SENDRECV_STATS"] = str(counts)
             ours = launch._replace(nccl=library)
             with Bench(ours, program=program, settings=variables) as bench:
                 running = RunningBench(bench)
                 yield running
-            running.carried = _carried(counts, bench.stderr_tail, settings)
+            running.carried = _carried(counts, bench.stderr_tail, carrier)
 
     return start
 
@@ -81,7 +92,7 @@ def preloaded(library: Path, nccl: str | None, environment: Mapping[str, str]) -
     return variables
 
 
-def _carried(counts: Path, stderr_tail: str, settings: Settings) -> dict[str, int]:
+def _carried(counts: Path, stderr_tail: str, carrier: Carrier) -> dict[str, int]:
     """Return the messages by carrier from the file `counts`.
 
     Raises LaunchError if copy engines carried none or a setting was refused: the process then did
@@ -89,7 +100,7 @@ def _carried(counts: Path, stderr_tail: str, settings: Settings) -> dict[str, in
     """
     warnings = list(dict.fromkeys(_WARNING.findall(stderr_tail)))
     for warning in warnings:
-        if any(re.search(rf"\b{name}\b", warning) for name in settings.environment):
+        if any(re.search(rf"\b{name}\b", warning) for name in carrier.settings):
             raise LaunchError(f"the library refused a setting: {warning}")
     if not counts.is_file():
         raise LaunchError("the library reported no messages: the bench did not load it")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replay recorded processes instead of measuring on GPUs.
 
-For each process that an experiment starts, one of the recorded processes with the same settings is
-drawn at random. Each timing is drawn from that process's timings of the same call.
+For each process that the comparison starts, one of the recorded processes with the same carrier is
+drawn at random. Each timing is drawn from that process's timings of the same size.
 """
 
 import contextlib
@@ -21,16 +21,14 @@ from nccltune.measure.bench.conversation import (
     Nccl,
     PointError,
 )
-from nccltune.measure.engine.process_record import (
-    P2P,
+from nccltune.measure.experiments.copies.processes import BenchProcess, Starter
+from nccltune.measure.experiments.copies.record import (
     ProcessLine,
     ProcessRecord,
     ProcessSample,
     RecordKind,
 )
-from nccltune.measure.engine.settings import Effective, Settings
-from nccltune.measure.engine.settings_experiment import BenchProcess, Starter
-from nccltune.measure.engine.workload import Call
+from nccltune.measure.experiments.copies.settings import Carrier
 from nccltune.model.collective import Collective
 from nccltune.model.errors import LaunchError, StudyError
 from nccltune.study.files import Study
@@ -38,7 +36,7 @@ from nccltune.study.files import Study
 
 class _Replayed:
     def __init__(
-        self, hello: Hello, run: ProcessLine, times: dict[Call, list[ProcessSample]], seed: str
+        self, hello: Hello, run: ProcessLine, times: dict[int, list[ProcessSample]], seed: str
     ) -> None:
         self.hello = hello
         self._run = run
@@ -53,15 +51,12 @@ class _Replayed:
     def carried(self) -> dict[str, int] | None:
         return self._run.carried
 
-    def effective(self) -> Effective | None:
-        return self._run.effective
-
     def measure(self, request: Measure) -> Iterator[list[BenchPoint]]:
         """Yield a drawn timing for each size, or the error `unsupported`."""
         yield [self._draw(request, size) for size in request.bytes]
 
     def _draw(self, request: Measure, size: int) -> BenchPoint:
-        recorded = self._times.get((request.collective, size))
+        recorded = self._times.get(size)
         if not recorded:
             error = PointError("unsupported", "this size was not recorded")
             return BenchPoint(bytes=size, round=request.first_round, error=error)
@@ -78,10 +73,10 @@ class _Replayed:
         )
 
 
-def replay(recording: Path, seed: int, kept: RecordKind = P2P) -> Starter:
+def replay(recording: Path, seed: int, kept: RecordKind) -> Starter:
     """Return a starter of processes drawn from the study `recording`. Raises StudyError.
 
-    The starter raises LaunchError for settings that were not recorded.
+    The starter raises LaunchError for a carrier that was not recorded.
     """
     study = Study.open(recording)
     runs = ProcessRecord(study, kept)
@@ -93,20 +88,17 @@ def replay(recording: Path, seed: int, kept: RecordKind = P2P) -> Starter:
             where=str(recording),
             hint=f"record one on a machine with GPUs: nccltune {kept.verb} -o STUDY",
         )
-    times: dict[int, dict[Call, list[ProcessSample]]] = defaultdict(lambda: defaultdict(list))
+    times: dict[int, dict[int, list[ProcessSample]]] = defaultdict(lambda: defaultdict(list))
     for sample in samples:
         if sample.time_us is not None:
-            times[sample.process][sample.collective, sample.bytes].append(sample)
-    recorded: dict[Settings, list[ProcessLine]] = defaultdict(list)
-    for line in lines:
-        recorded[Settings.of(line.settings)].append(line)
+            times[sample.process][sample.bytes].append(sample)
     hello = _hello(study, samples)
 
     @contextlib.contextmanager
-    def start(settings: Settings, process: int) -> Iterator[BenchProcess]:
-        found = [line for line in recorded[settings] if line.process in times]
+    def start(carrier: Carrier, process: int) -> Iterator[BenchProcess]:
+        found = [line for line in lines if line.carrier is carrier and line.process in times]
         if not found:
-            raise LaunchError(f"{settings.label} was not recorded")
+            raise LaunchError(f"{carrier} was not recorded")
         name = f"{seed} {process}"
         line = random.Random(name).choice(found)  # noqa: S311 - a draw, not a secret
         yield _Replayed(hello, line, times[line.process], name)
