@@ -35,7 +35,6 @@ lint.py                 recognise a file or a text by its content, and check it
 demo.py                 analyze, tune, verify and report a copy of a recorded study
 topo_show.py            a machine as a graph with NCCL's paths
 topo_what_if.py         the bandwidth limit of a platform now, and after changes
-topo_calibrate.py       measure which share of their bandwidth links reach
 topo_convert.py         write a topology file for NCCL
 workload.py             what a job sends, from recordings of it
 net_stats.py            traffic of the network plugin's connections

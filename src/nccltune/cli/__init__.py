@@ -99,7 +99,7 @@ SECTIONS = {
         "lint": "check a configuration, topology, manifest, script or launch command",
     },
     "Groups": {
-        "topo": "the machine as NCCL sees it: show, what-if, calibrate, convert",
+        "topo": "the machine as NCCL sees it: show, what-if, convert",
         "net": "the network plugin: the settings that load it, its live statistics",
         "sendrecv": "send/recv: compare copy engines with NCCL, deploy the library",
         "workload": "what a job sends, from logs, profiler traces and dumps",
@@ -114,7 +114,7 @@ VERBS = {name: words for verbs in SECTIONS.values() for name, words in verbs.ite
 
 _MOVED = {
     "try": "ab NAME=VALUE ... [-- PROGRAM]",
-    "calibrate": "topo calibrate",
+    "calibrate": "topo what-if --calibration FILE",
     "net-stats": "net stats",
     "lint-launch": "lint -- COMMAND",
     "run": "launch run",

@@ -20,7 +20,7 @@ _NEEDED = {
 }
 """Words that a verb needs beside the one that is tried."""
 _PROBED = (
-    *("auto", "sweep", "verify", "ab", "topo calibrate", "launch run"),
+    *("auto", "sweep", "verify", "ab", "launch run"),
     "sendrecv sweep",
 )
 """Verbs that run programs: only options that are read before anything starts are tried."""

@@ -140,7 +140,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("topo what-if {l40s} --move-nic mlx5_7=CPU0", "no device 'mlx5_7'"),
         ("topo what-if {l40s} --add-switch CPU0=", "needs devices below it"),
         ("topo what-if {l40s} --gpus 9", "names 4 GPUs, not 9"),
-        ("topo calibrate", "--from STUDY"),
     ],
 )
 def test_options_are_refused_with_the_reason(

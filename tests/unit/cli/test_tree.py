@@ -199,7 +199,6 @@ DOCUMENTS = {
     "ab": ["NCCL_X=1", "--dry-run"],
     "topo show": [TOPOLOGY],
     "topo what-if": [TOPOLOGY, "--nodes", "2"],
-    "topo calibrate": ["--from", str(examples()["h200x4-1-node"])],
     "topo convert": ["--cpus", "1", "--pcie", "5x16", "--gpu-ids", "05:00.0,06:00.0"],
     "net env": ["--plugin", "/x/libnccl-net-nccltune.so"],
     "net stats": [],
@@ -251,7 +250,7 @@ def test_quiet_leaves_out_hints_and_verbose_adds_what_is_written(
     ("words", "hint"),
     [
         (["try"], "it is now: nccltune ab"),
-        (["calibrate"], "it is now: nccltune topo calibrate"),
+        (["calibrate"], "it is now: nccltune topo what-if"),
         (["net-stats"], "it is now: nccltune net stats"),
         (
             ["sendrecv", "fairness"],
