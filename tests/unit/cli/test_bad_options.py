@@ -131,7 +131,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("topo show {graph}", "is a graph file"),
         ("topo show {dgx} --nccl-version new", "'new' is not an NCCL version"),
         ("topo show {dgx} --env P2P_LEVEL=SYS", "is not an NCCL setting"),
-        ("topo convert --switches 2", "no GPU is given"),
+        ("topo convert --switches 2", "no such option: --switches"),
         ("topo convert {vm}", "the link of 0001:00:00.0 is not known"),
         ("topo what-if none.xml", "cannot be read"),
         ("topo what-if {l40s} NCCL_ALGO", "is not NAME=VALUE"),

@@ -199,7 +199,7 @@ DOCUMENTS = {
     "ab": ["NCCL_X=1", "--dry-run"],
     "topo show": [TOPOLOGY],
     "topo what-if": [TOPOLOGY, "--nodes", "2"],
-    "topo convert": ["--cpus", "1", "--pcie", "5x16", "--gpu-ids", "05:00.0,06:00.0"],
+    "topo convert": [TOPOLOGY, "--pcie", "5x16"],
     "net env": ["--plugin", "/x/libnccl-net-nccltune.so"],
     "net stats": [],
     "sendrecv env": ["--library", "/x/libnccltune-sendrecv.so"],
