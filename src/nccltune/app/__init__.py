@@ -19,7 +19,6 @@ report.py               the report of a study, as data and as a page
 reproduce.py            the command that measures a study again
 env.py                  the settings that deploy the rules, in the form of a shell or a file
 net_env.py              the settings that load the network plugin
-record_env.py           the settings that make NCCL record what a job calls
 sendrecv_env.py         the settings that load the send/recv library
 explain.py              load a tuner plugin and list its decisions
 status.py               what running jobs have loaded, and whose settings win

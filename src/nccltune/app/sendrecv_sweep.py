@@ -24,8 +24,7 @@ from nccltune.measure.experiments.copies.experiment import (
     CopiesScope,
     check_scope,
 )
-from nccltune.measure.experiments.copies.preload import on_gpus
-from nccltune.measure.experiments.copies.processes import BenchProcess, Starter
+from nccltune.measure.experiments.copies.processes import BenchProcess, Starter, on_gpus
 from nccltune.measure.experiments.copies.record import (
     SENDRECV,
     UNDER_LOAD,

@@ -55,7 +55,6 @@ verbosity.py         the level that -q and -v set
 output.py            stdout and stderr, JSON, styles
 progress.py          progress of a long run
 measure_screen.py    progress and end of a run that measures
-experiment_screen.py progress of an experiment that starts processes
 rule_screen.py       rules and proofs
 worth_screen.py      what rules are worth to a job
 """

@@ -56,9 +56,9 @@ def command(
         POD_PLUGIN,
         Deployment,
         joined_deployment,
+        record_deployment,
         rules_deployment,
     )
-    from nccltune.app.record_env import record_deployment
     from nccltune.cli.env_screen import show_deployment
     from nccltune.model.errors import InputError
     from nccltune.native.locate import RECORDER

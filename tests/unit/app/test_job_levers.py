@@ -14,8 +14,7 @@ from nccltune.measure.experiments.ab.judge import (
     TrialVerdict,
 )
 from nccltune.measure.experiments.copies.gains import ProcessGain
-from nccltune.measure.experiments.copies.threshold import Effect
-from nccltune.measure.experiments.copies.verdict import CopiesVerdict, SizePoint
+from nccltune.measure.experiments.copies.verdict import CopiesVerdict, Effect, SizePoint
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale
 from nccltune.study.files import Study

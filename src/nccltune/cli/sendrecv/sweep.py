@@ -62,7 +62,7 @@ def command(
     same command goes on where it stopped.
     """
     from nccltune.app.sendrecv_sweep import compare_copies, plan_copies
-    from nccltune.cli.experiment_screen import ExperimentScreen
+    from nccltune.cli.measure_screen import ExperimentScreen
     from nccltune.cli.requests import launch_at
     from nccltune.model.errors import InputError
 

@@ -10,5 +10,4 @@ search.py           channels of each algorithm, and their speed (search_speeds.t
 search_rules.py     goal of the search, and its rules by version
 search_attempts.py  attempts of the search, one for each goal
 search_order.py     order in which attempts try GPUs and NICs
-search_heads.py     attempts for NVLS and CollNet direct
 """

@@ -11,8 +11,7 @@ from nccltune.measure.experiments.copies.experiment import CopiesExperiment, Cop
 from nccltune.measure.experiments.copies.record import SENDRECV, UNDER_LOAD, ProcessRecord
 from nccltune.measure.experiments.copies.replay import replay
 from nccltune.measure.experiments.copies.settings import DEFAULT_FROM, FROM, ON, Carrier
-from nccltune.measure.experiments.copies.threshold import Effect
-from nccltune.measure.experiments.copies.verdict import CopiesVerdict
+from nccltune.measure.experiments.copies.verdict import CopiesVerdict, Effect
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, LaunchError, PlatformError, StudyError
 from nccltune.model.platform import Platform

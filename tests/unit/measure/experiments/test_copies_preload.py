@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from nccltune.measure.bench.process import Launch
-from nccltune.measure.experiments.copies.preload import count_messages, on_gpus, preloaded
+from nccltune.measure.experiments.copies.processes import count_messages, on_gpus, preloaded
 from nccltune.measure.experiments.copies.settings import check_environment
 from nccltune.model.errors import InputError
 

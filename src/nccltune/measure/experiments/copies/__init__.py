@@ -7,11 +7,9 @@ by message size.
 settings.py             the library's settings, and what carries the messages of a process
 record.py               the processes in a study: every timing, and which processes ended
 processes.py            start processes, or take them from an earlier session
-preload.py              start a bench with the library preloaded, and read its message counts
 replay.py               recorded processes instead of GPUs
 experiment.py           the comparison: order of processes, budget, time estimate
 gains.py                the gains of pairs of processes, and their noise
-threshold.py            the threshold, from the effects at each message size
 verdict.py              the verdict: recommended settings and a table
 
 Words:
