@@ -10,10 +10,10 @@ import msgspec
 
 from nccltune.analyze.compared import compared
 from nccltune.analyze.result import ConditionAnalysis, CurvePoint
-from nccltune.analyze.units import percent, rate
 from nccltune.model.choice import DEFAULT, Choice, choice_label
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding, FindingKind
+from nccltune.model.numbers import percent, rate
 from nccltune.model.platform import Platform
 from nccltune.model.scale import Scale
 from nccltune.model.sizes import format_bytes

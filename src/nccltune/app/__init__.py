@@ -11,7 +11,6 @@ analyze.py              findings of a study, computed or stored
 tune.py                 rules of a study, and its configuration
 verify.py               prove the configuration of a study
 check.py                whether deployed rules still rest on this platform and are faster
-check_nodes.py          the same on every node of a launcher
 check_model.py          what NCCL's own model chooses otherwise in another release
 verify_program.py       run a stock program without and with the deployed rules, in rounds
 program_run.py          one run of that program, with its log and timings

@@ -11,10 +11,9 @@ from nccltune.examples import recording
 from nccltune.launch.find import allocated, find, find_wanted, slurm_mpi
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.job import BENCH, job_from
-from nccltune.measure.bench.gpus import visible_gpus
 from nccltune.measure.bench.mps import WITHOUT, MpsDaemon, running_daemon
 from nccltune.measure.bench.pods import Pods
-from nccltune.measure.bench.process import NO_GPU_HINT, ONE_GPU_HINT, Launch
+from nccltune.measure.bench.process import NO_GPU_HINT, ONE_GPU_HINT, Launch, visible_gpus
 from nccltune.measure.bench.with_launcher import WithLauncher
 from nccltune.model.errors import InputError
 

@@ -20,7 +20,7 @@ from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
 from nccltune.model.sample import SCHEMA_VERSION
 from nccltune.topology.hardware.links import Link, LinkKind
-from nccltune.topology.nccl_model.flow_kind import FlowKind
+from nccltune.topology.nccl_model.routes import FlowKind
 
 Share = Annotated[float, msgspec.Meta(gt=0, le=2)]
 

@@ -8,7 +8,7 @@ import pytest
 from nccltune.model.errors import InputError
 from nccltune.topology.flows.calibration import COSTS, WIRE, defaults, read_calibration
 from nccltune.topology.hardware.links import LinkKind
-from nccltune.topology.nccl_model.flow_kind import FlowKind
+from nccltune.topology.nccl_model.routes import FlowKind
 
 
 def test_every_default_has_a_source():
