@@ -16,9 +16,7 @@ verify_program.py       run a stock program without and with the deployed rules,
 program_run.py          one run of that program, with its log and timings
 report.py               the report of a study, as data and as a page
 reproduce.py            the command that measures a study again
-env.py                  the settings that deploy the rules, in the form of a shell or a file
-net_env.py              the settings that load the network plugin
-sendrecv_env.py         the settings that load the send/recv library
+env.py                  the settings that deploy rules, plugins and libraries
 explain.py              load a tuner plugin and list its decisions
 status.py               what running jobs have loaded, and whose settings win
 doctor.py               check this node, or collected files of many

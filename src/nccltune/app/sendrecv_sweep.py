@@ -24,14 +24,13 @@ from nccltune.measure.experiments.copies.experiment import (
     CopiesScope,
     check_scope,
 )
-from nccltune.measure.experiments.copies.processes import BenchProcess, Starter, on_gpus
+from nccltune.measure.experiments.copies.processes import BenchProcess, Starter, on_gpus, replay
 from nccltune.measure.experiments.copies.record import (
     SENDRECV,
     UNDER_LOAD,
     ProcessRecord,
     RecordKind,
 )
-from nccltune.measure.experiments.copies.replay import replay
 from nccltune.measure.experiments.copies.settings import (
     CHUNK,
     MEANING,

@@ -13,8 +13,12 @@ from nccltune.measure.experiments.ab.judge import (
     SizeGain,
     TrialVerdict,
 )
-from nccltune.measure.experiments.copies.gains import ProcessGain
-from nccltune.measure.experiments.copies.verdict import CopiesVerdict, Effect, SizePoint
+from nccltune.measure.experiments.copies.verdict import (
+    CopiesVerdict,
+    Effect,
+    ProcessGain,
+    SizePoint,
+)
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale
 from nccltune.study.files import Study

@@ -8,8 +8,8 @@ import pytest
 
 from nccltune.measure.engine.scheduler import ExperimentStatus
 from nccltune.measure.experiments.copies.experiment import CopiesExperiment, CopiesScope
+from nccltune.measure.experiments.copies.processes import replay
 from nccltune.measure.experiments.copies.record import SENDRECV, UNDER_LOAD, ProcessRecord
-from nccltune.measure.experiments.copies.replay import replay
 from nccltune.measure.experiments.copies.settings import DEFAULT_FROM, FROM, ON, Carrier
 from nccltune.measure.experiments.copies.verdict import CopiesVerdict, Effect
 from nccltune.model.collective import Collective

@@ -7,9 +7,7 @@ by message size.
 settings.py             the library's settings, and what carries the messages of a process
 record.py               the processes in a study: every timing, and which processes ended
 processes.py            start processes, or take them from an earlier session
-replay.py               recorded processes instead of GPUs
 experiment.py           the comparison: order of processes, budget, time estimate
-gains.py                the gains of pairs of processes, and their noise
 verdict.py              the verdict: recommended settings and a table
 
 Words:

@@ -19,11 +19,16 @@ from nccltune.measure.engine.scheduler import (
     sequential_source,
 )
 from nccltune.measure.engine.workload import Workload
-from nccltune.measure.experiments.copies.gains import PairGains
 from nccltune.measure.experiments.copies.processes import BenchProcess, CopyProcesses, Starter
 from nccltune.measure.experiments.copies.record import COMPUTE, ProcessRecord
 from nccltune.measure.experiments.copies.settings import Carrier, check_sizes
-from nccltune.measure.experiments.copies.verdict import CopiesVerdict, carried, decide, points
+from nccltune.measure.experiments.copies.verdict import (
+    CopiesVerdict,
+    PairGains,
+    carried,
+    decide,
+    points,
+)
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, PlatformError
 
