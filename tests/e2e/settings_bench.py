@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Speaks nccltune-bench's conversation for two GPUs on which settings matter.
 
-Without NCCLTUNE_SENDRECV, settings of NCCL's send/recv: 64 channels are faster. It cannot start
-with the setting that BENCH_FAIL names (NAME=VALUE), and writes NCCL's lines of a start to
-NCCL_DEBUG_FILE, and BENCH_TOPOLOGY to NCCL_TOPO_DUMP_FILE. NCCL is 2.28.9, or the release in
---nccl; 2.32.3 is slower outside of CUDA graphs, and runs 2 channels there instead of 4.
+Without NCCLTUNE_SENDRECV, 64 channels of NCCL's send/recv are faster. It cannot start with the
+setting that BENCH_FAIL names (NAME=VALUE), and writes NCCL's lines of a start to NCCL_DEBUG_FILE,
+and BENCH_TOPOLOGY to NCCL_TOPO_DUMP_FILE. NCCL is 2.28.9, or the release in --nccl; 2.32.3 is
+slower outside of CUDA graphs, and runs 2 channels there instead of 4.
 
 With NCCLTUNE_SENDRECV, the library before NCCL, which it finds in its environment as a real one
 would: copy engines are faster from BENCH_CROSSING bytes on (2M, 0 for never). BENCH_WITHOUT names
@@ -25,7 +25,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-K, M = 1 << 10, 1 << 20
+M = 1 << 20
 COPIES = "NCCLTUNE_SENDRECV" in os.environ
 PRELOADED = os.environ.get("LD_PRELOAD", "").split(":")[0]
 OURS = COPIES and PRELOADED.endswith("libnccltune-sendrecv.so")
@@ -54,14 +54,6 @@ HELLO = {
 }
 
 
-def setting(name: str, default: int) -> int:
-    return int(os.environ.get(name, default))
-
-
-CHANNELS = max(32, setting("NCCL_MIN_P2P_NCHANNELS", 1))
-CHUNK = min(setting("NCCL_P2P_NVL_CHUNKSIZE", 512 * K), setting("NCCL_BUFFSIZE", 4 * M) // 8)
-
-
 def say(**answer: object) -> None:
     print(json.dumps(answer), flush=True)
 
@@ -75,12 +67,9 @@ def start_of_nccl() -> None:
     if path := os.environ.get("NCCL_TOPO_DUMP_FILE"):
         shutil.copy(os.environ["BENCH_TOPOLOGY"], path)
     if path := os.environ.get("NCCL_DEBUG_FILE"):
+        text = "24 coll channels, 24 collnet channels, 0 nvls channels, 32 p2p channels, 32 p2p"
         with Path(path.replace("%h", "host").replace("%p", str(os.getpid()))).open("w") as file:
-            file.write(f"h:1:1 [0] NCCL INFO P2P Chunksize set to {CHUNK}\n")
-            file.write(
-                "h:1:1 [0] NCCL INFO 24 coll channels, 24 collnet channels, 0 nvls channels, "
-                f"{CHANNELS} p2p channels, {CHANNELS} p2p channels per peer\n"
-            )
+            file.write(f"h:1:1 [0] NCCL INFO {text} channels per peer\n")
 
 
 def start_of_library() -> None:
@@ -97,17 +86,15 @@ def start_of_library() -> None:
         os.write(2, f"h:1 nccltune sendrecv WARN {text}\n".encode())
 
 
-def time_us(collective: str, size: int, load: bool) -> float:
+def time_us(size: int, load: bool) -> float:
     """Beside a load NCCL takes half as much again, copy engines no longer."""
     exact = 8 + size / 150e3
-    if not COPIES and collective != "allreduce" and 4 * M <= size <= 64 * M and CHANNELS == 64:
+    if not COPIES and os.environ.get("NCCL_MIN_P2P_NCHANNELS") == "64":
         exact /= 1.5
     if load and not OURS:
         exact *= 1.5
     if OURS and WITHOUT != "copies":
         exact *= 1 / 1.3 if size >= CROSSING else 1.3
-        if os.environ.get("NCCLTUNE_SENDRECV_POLICY") == "vccl":
-            exact *= 1.1
     return exact * math.exp(random.gauss(0, 0.002))
 
 
@@ -124,7 +111,7 @@ def measure(request: dict[str, Any]) -> None:
             round=request["first_round"],
             iterations=request["iterations"],
             ran={"algorithm": "ring", "protocol": "ll", "channels": 2 if slow else 4},
-            time_us=time_us(request["collective"], size, load) * (0.5 if graph else 1 + 0.3 * slow),
+            time_us=time_us(size, load) * (0.5 if graph else 1 + 0.3 * slow),
             load_alone_us=100.0 if load else None,
             load_us=(102.0 if OURS else 120.0) if load else None,
             wrong=0 if request["check"] else None,

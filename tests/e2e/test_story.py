@@ -13,9 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.cli import run as run_here
 from nccltune.formats.tuner_config.csv_rules import config_hash
-from nccltune.study.files import Study
 from tests.programs import completed, write_program
 
 from .command_line import nccltune
@@ -327,20 +325,3 @@ def test_joined_files_keep_the_rules_of_each_scale(folder: Path) -> None:
     assert f"{len(parts[0])} of {total} rules apply to 2 nodes, 4 ranks" in other.stdout
     none = run("nccltune explain tuner.conf --nodes 8 --ranks 8", folder)
     assert f"0 of {total} rules apply to 8 nodes, 8 ranks" in none.stdout
-
-
-def test_it_measures_large_sizes_and_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    study = tmp_path / "links"
-    command = ["topo", "calibrate", "-o", str(study), "--replay", "h200x4-1-node", "--json"]
-    assert run_here(command) == 0
-    answer = json.loads(capsys.readouterr().out)
-    nvlink = answer["calibration"]["values"]["nvlink"]
-    assert nvlink["value"] == pytest.approx(0.899, abs=0.01)
-    assert "replay of h200x4-1-node" in nvlink["source"]
-    assert json.loads((study / "calibration.json").read_text())["values"]["nvlink"] == nvlink
-    samples = list(Study.open(study).samples())
-    assert {sample.bytes for sample in samples} == {256 << 20, 512 << 20, 1 << 30}
-    assert run_here(command) == 0
-    assert len(list(Study.open(study).samples())) == len(samples)

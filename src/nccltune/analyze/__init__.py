@@ -14,12 +14,10 @@ contrasts.py         gain of a choice over the default over several sizes, with 
 gains.py             gain of every choice over the default at every size
 findings.py          bad crossovers, slow runs and defects of a curve, with one sentence for each
 shapes.py            dips and plateaus of a curve
-falling.py           times that fall as the size grows, beyond noise
 falling_findings.py  the sentences about them
 compared.py          what was compared with the default, what was not, and what is the fastest
 expected.py          compare the measured peak with the bandwidth that the links allow
 result.py            the structs of an analysis
-units.py             bandwidths, times and shares as text
 """
 
 from nccltune.analyze.study import analyze

@@ -4,19 +4,16 @@
 The comparison distinguishes a platform problem from a tuning problem.
 """
 
-import re
 from collections.abc import Iterator
-from functools import lru_cache
-from importlib.resources import files
 
 import msgspec
 
 from nccltune.analyze.compared import compared
 from nccltune.analyze.result import ConditionAnalysis, CurvePoint
-from nccltune.analyze.units import percent, rate
 from nccltune.model.choice import DEFAULT, Choice, choice_label
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding, FindingKind
+from nccltune.model.numbers import percent, rate
 from nccltune.model.platform import Platform
 from nccltune.model.scale import Scale
 from nccltune.model.sizes import format_bytes
@@ -48,54 +45,6 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     sure: bool = True
 
 
-class ProviderLimit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A cloud provider's least all-reduce bandwidth of a healthy node, from `from_bytes` on.
-
-    `gpu` is a regular expression. `nvls` is True if the limit needs NVLink SHARP.
-    """
-
-    name: str
-    gpu: str
-    gpus: int
-    from_bytes: int
-    busbw_gb_per_s: float
-    source: str
-    nvls: bool = False
-
-
-class _Thresholds(msgspec.Struct, frozen=True):
-    threshold: list[ProviderLimit]
-
-
-@lru_cache(maxsize=1)
-def thresholds() -> list[ProviderLimit]:
-    """Return the provider limits in `thresholds.toml`."""
-    raw = files("nccltune.analyze").joinpath("thresholds.toml").read_bytes()
-    return msgspec.toml.decode(raw, type=_Thresholds).threshold
-
-
-def threshold_of(platform: Platform, analysis: ConditionAnalysis) -> ProviderLimit | None:
-    """Return the provider limit of a condition: all-reduce on one real node that matches, if
-    any."""
-    condition = analysis.condition
-    if condition.collective is not Collective.ALLREDUCE or condition.scale.nodes != 1:
-        return None
-    if platform.emulated_nodes or not platform.gpu:
-        return None
-    largest = max(point.bytes for curve in analysis.curves for point in curve.points)
-    found = [
-        item
-        for item in thresholds()
-        if item.gpus == condition.scale.ranks
-        and re.search(item.gpu, platform.gpu)
-        and largest >= item.from_bytes
-        and not (item.nvls and platform.settings.get("NCCL_NVLS_ENABLE") == "0")
-    ]
-    # The longest pattern is the most specific one: `H100 NVL` before `H100`.
-    found.sort(key=lambda item: len(item.gpu))
-    return found[-1] if found else None
-
-
 def expected_findings(
     platform: Platform, analysis: ConditionAnalysis, expectation: Expectation | None
 ) -> Iterator[Finding]:
@@ -104,13 +53,8 @@ def expected_findings(
     There is none below the links' bandwidth while the curve still rises, or a bandwidth is assumed.
     """
     best = _best(analysis)
-    if best is None:
-        return
-    if expectation is not None:
+    if best is not None and expectation is not None:
         yield from _against_links(platform, analysis, expectation, best)
-    threshold = threshold_of(platform, analysis)
-    if threshold is not None:
-        yield from _against_threshold(analysis, threshold, best)
 
 
 def _against_links(
@@ -196,33 +140,6 @@ def _reached(platform: Platform, expected: Expectation, peak: float, lead: str, 
         f"{lead} {rate(peak)} ({percent(peak / ceiling)}): the platform is fine. "
         f"{expected.limit}{rest}"
     )
-
-
-def _against_threshold(
-    analysis: ConditionAnalysis,
-    threshold: ProviderLimit,
-    best: tuple[CurvePoint, str, Choice | None],
-) -> Iterator[Finding]:
-    point, _, _ = best
-    most = point.busbw_gb_per_s
-    evidence = {"threshold_gb_per_s": threshold.busbw_gb_per_s, "best_gb_per_s": most}
-    if most >= threshold.busbw_gb_per_s:
-        yield _finding(
-            analysis,
-            FindingKind.AS_EXPECTED,
-            f"{rate(most)} is what a healthy node of {threshold.name} reaches "
-            f"({rate(threshold.busbw_gb_per_s)} or more; {threshold.source})",
-            evidence,
-        )
-    else:
-        yield _finding(
-            analysis,
-            FindingKind.BELOW_EXPECTED,
-            f"a healthy node of {threshold.name} reaches {rate(threshold.busbw_gb_per_s)} or more "
-            f"({threshold.source}), this one {rate(most)}: if it is one, it is no tuning problem",
-            evidence,
-            tuning=False,
-        )
 
 
 def _peak(analysis: ConditionAnalysis) -> float:

@@ -15,9 +15,9 @@ from nccltune.analyze.result import ConditionAnalysis, Curve, CurvePoint
 from nccltune.analyze.shapes import MIN_DIP, PLATEAU_CEILING, Shape, point_at, shapes
 from nccltune.analyze.stats import median
 from nccltune.analyze.timings import Timings
-from nccltune.analyze.units import percent, rate
 from nccltune.model.choice import DEFAULT, Choice, choice_label
 from nccltune.model.finding import Finding, FindingKind
+from nccltune.model.numbers import percent, rate
 from nccltune.model.sizes import format_bytes
 
 LATENCY_BOUND = 0.1

@@ -107,11 +107,6 @@ class CurvePoint(msgspec.Struct, frozen=True):
     busbw_gb_per_s: float
     ran: Choice | None = None
 
-    @property
-    def algbw_gb_per_s(self) -> float:
-        """Return the algorithm bandwidth in GB/s."""
-        return self.bytes / (self.time_us * 1e3)
-
 
 class Curve(msgspec.Struct, frozen=True):
     """The S-curve of one choice: its points in ascending order of size."""

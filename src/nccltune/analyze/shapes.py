@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from nccltune.analyze.result import Curve, CurvePoint
-from nccltune.analyze.units import percent, rate
 from nccltune.model.finding import FindingKind
+from nccltune.model.numbers import percent, rate
 from nccltune.model.sizes import format_bytes
 
 MIN_DIP = 0.05

@@ -11,16 +11,12 @@ analyze.py              findings of a study, computed or stored
 tune.py                 rules of a study, and its configuration
 verify.py               prove the configuration of a study
 check.py                whether deployed rules still rest on this platform and are faster
-check_nodes.py          the same on every node of a launcher
 check_model.py          what NCCL's own model chooses otherwise in another release
 verify_program.py       run a stock program without and with the deployed rules, in rounds
 program_run.py          one run of that program, with its log and timings
 report.py               the report of a study, as data and as a page
 reproduce.py            the command that measures a study again
-env.py                  the settings that deploy the rules, in the form of a shell or a file
-net_env.py              the settings that load the network plugin
-record_env.py           the settings that make NCCL record what a job calls
-sendrecv_env.py         the settings that load the send/recv library
+env.py                  the settings that deploy rules, plugins and libraries
 explain.py              load a tuner plugin and list its decisions
 status.py               what running jobs have loaded, and whose settings win
 doctor.py               check this node, or collected files of many
@@ -35,13 +31,10 @@ lint.py                 recognise a file or a text by its content, and check it
 demo.py                 analyze, tune, verify and report a copy of a recorded study
 topo_show.py            a machine as a graph with NCCL's paths
 topo_what_if.py         the bandwidth limit of a platform now, and after changes
-topo_calibrate.py       measure which share of their bandwidth links reach
 topo_convert.py         write a topology file for NCCL
 workload.py             what a job sends, from recordings of it
 net_stats.py            traffic of the network plugin's connections
 sendrecv_sweep.py       find the size from which copy engines are faster for send/recv
-sendrecv_settings.py    find better settings of NCCL's own send/recv; run any comparison of settings
-nccl_tests_sweep.py     measure with a site's nccl-tests binaries
 job_levers.py           what besides rules would pay for a job
 job.py                  build a job from the command line
 launch.py               render a job, run it, store its results

@@ -2,7 +2,6 @@
 """Build the launch of the bench, or of a user's program, from the options of the command line."""
 
 import os
-import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,12 +11,10 @@ from nccltune.examples import recording
 from nccltune.launch.find import allocated, find, find_wanted, slurm_mpi
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.job import BENCH, job_from
-from nccltune.measure.bench.gpus import visible_gpus
 from nccltune.measure.bench.mps import WITHOUT, MpsDaemon, running_daemon
 from nccltune.measure.bench.pods import Pods
-from nccltune.measure.bench.process import NO_GPU_HINT, ONE_GPU_HINT, Launch
+from nccltune.measure.bench.process import NO_GPU_HINT, ONE_GPU_HINT, Launch, visible_gpus
 from nccltune.measure.bench.with_launcher import WithLauncher
-from nccltune.measure.experiments.nccl_tests.binaries import NcclTestsSite
 from nccltune.model.errors import InputError
 
 _PER_GPU, _PER_NODE = "per-gpu", "per-node"
@@ -193,7 +190,7 @@ def _mpirun(request: LaunchRequest, keys: RequestKeys, site: Site) -> WithLaunch
     wanted = launcher_flavor(request.launcher)
     if wanted.launcher is Launcher.KUBERNETES:
         raise InputError(
-            "starts our bench, and no COMMAND or nccl-tests of yours",
+            "starts our bench, and no COMMAND of yours",
             where="‹launcher› kubernetes",
             hint="nccltune launch run and nccltune ab do: "
             "--launcher kubernetes --set image=... -- all_reduce_perf ...",
@@ -221,27 +218,3 @@ def _pods(request: LaunchRequest, keys: RequestKeys, site: Site) -> WithLauncher
     site.on_close(pods.close)
     found = find(Launcher.KUBERNETES)
     return WithLauncher(found, job.nodes, job.gpus_per_node, per_node=keys.per_node, pods=pods)
-
-
-def nccl_tests_of(
-    folder: Path, request: LaunchRequest, prefix: str | None, site: Site
-) -> NcclTestsSite:
-    """Return the nccl-tests binaries in `folder`, and how they are started.
-
-    `prefix` is a command such as `mpirun -np 8`. Without prefix and launcher, one process uses all
-    GPUs. Raises InputError for a contradiction, PlatformError without launcher or GPU.
-    """
-    keys = keys_of(request)
-    if prefix is not None and request.launcher is not None:
-        raise InputError("is what ‹launcher› stands for", where="‹launch_prefix›")
-    if prefix is not None and request.gpus is not None:
-        raise InputError(
-            "the launcher of ‹launch_prefix› sets the number of processes, each with one GPU",
-            where="‹gpus›",
-        )
-    if keys.per_node and not request.is_launched:
-        raise InputError("is for ‹launcher›", where="‹settings› processes")
-    under = _mpirun(request, keys, site) if request.is_launched else None
-    one_each = prefix is not None or under is not None
-    gpus = 1 if one_each else request.gpus or visible_gpus("name ‹gpus›")
-    return NcclTestsSite(folder.absolute(), gpus, tuple(shlex.split(prefix or "")), under)

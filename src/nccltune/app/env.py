@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Env: the settings that deploy the rules of a study."""
+"""Env: the settings that deploy rules, plugins, the recorder and the send/recv library."""
 
 import contextlib
 import json
 import os
+import re
 import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -14,10 +15,20 @@ from nccltune.app.tune import verify_command
 from nccltune.formats.tuner_config.csv_rules import RuleFile, config_hash, read_rules
 from nccltune.formats.tuner_config.joined import NamedRules, joined_rules
 from nccltune.formats.tuner_config.nccl_conf import read_conf
+from nccltune.measure.experiments.copies.settings import (
+    CONNECTIONS,
+    ENOUGH_CONNECTIONS,
+    MEANING,
+    ON,
+    TOO_FEW_CONNECTIONS,
+)
 from nccltune.model.errors import InputError
+from nccltune.model.names import nearest
+from nccltune.model.nccl_releases import NcclRelease, nccl_release
 from nccltune.model.rule import RuleState
 from nccltune.model.scale import count
-from nccltune.native import tuner_path
+from nccltune.native import net_path, recorder_path, sendrecv_path, tuner_path
+from nccltune.native.locate import LONGEST_PATH, NET_NAME
 from nccltune.prove.job import job_of
 from nccltune.study import names
 from nccltune.study.files import Study, write_whole
@@ -32,8 +43,6 @@ POD_CONFIG = Path("/etc/nccltune/tuner.conf")
 """Where a pod has the plugin and the rules, as the guide mounts them."""
 _KEPT = (names.P2P_CONF, names.AB_CONF)
 """Files of a study with settings that experiments recommend, in the order of output."""
-
-
 _DRIVER = Path("/proc/driver/nvidia")
 
 
@@ -261,3 +270,221 @@ def lines(deployed: Deployment, form: LineFormat) -> str:
         else:
             found.append(f"export {name}={shlex.quote(value)}")
     return "\n".join(found)
+
+
+PLUGIN, FOLDER, NEXT = "NCCL_PROFILER_PLUGIN", "NCCLTUNE_RECORD", "NCCLTUNE_RECORD_NEXT"
+
+
+def record_deployment(folder: Path, *, recorder: Path | None = None) -> Deployment:
+    """Return the settings that record the calls of each process into a file in `folder`.
+
+    A profiler plugin that this environment names gets all events, too. `recorder` is the path of
+    the recorder on the nodes; None is its path on this machine. Raises InputError for a folder that
+    is a file and a path that NCCL does not take, PlatformError if the recorder is not installed.
+    """
+    folder = folder.absolute()
+    if folder.exists() and not folder.is_dir():
+        raise InputError("is no folder", where=str(folder), hint="name a folder for the recorder")
+    warnings = []
+    if not folder.parent.is_dir():
+        warnings.append(
+            f"{folder.parent} is no folder on this machine, and the recorder makes only the last "
+            f"one of its path. On the nodes: mkdir -p {shlex.quote(str(folder))}"
+        )
+    path = recorder or recorder_path()
+    if len(str(path).encode()) > LONGEST_PATH:
+        raise InputError(
+            f"NCCL takes {LONGEST_PATH} bytes of a path at most", where=str(path), hint="move it"
+        )
+    settings = {PLUGIN: str(path), FOLDER: str(folder)}
+    meanings = {
+        PLUGIN: "The recorder counts calls and takes no times. It is for NCCL 2.27.5 and newer; "
+        "older releases do not load it.",
+        FOLDER: "A folder that all ranks can write. Each process writes a file at its end, and at "
+        f"calls after:\ntouch {shlex.quote(settings[FOLDER] + '/.write')}",
+    }
+    if other := _other_profiler(os.environ, path):
+        settings[NEXT] = other
+        meanings[NEXT] = f"{PLUGIN} had this plugin, which gets all events, too."
+    return Deployment(settings, meanings, warnings)
+
+
+def _other_profiler(environment: Mapping[str, str], recorder: Path) -> str | None:
+    """Return the profiler plugin that an environment has beside the recorder."""
+    named = environment.get(PLUGIN, "")
+    if named.lower() == "none" or named in ("nccltune", str(recorder), recorder.name):
+        named = ""
+    return named or environment.get(NEXT) or None
+
+
+_USE_IT = (
+    "No other network: a plugin that cannot be loaded is an error. Without this line NCCL would "
+    "take its own sockets instead and log that at NCCL_DEBUG=INFO only."
+)
+_KEEP_IT = (
+    "The plugin stays loaded: NCCL 2.28.3 to 2.29.7 forget its name when the last communicator "
+    "ends, and the next one would not get it."
+)
+
+
+def net_deployment(*, plugin: Path | None = None, nccl: str | None = None) -> Deployment:
+    """Return the settings that make NCCL load and use the network plugin.
+
+    `plugin` is its path, `nccl` the NCCL version on the nodes; None assumes ours and one that takes
+    a path. Raises InputError for those that do not work, PlatformError without a plugin.
+    """
+    release = None if nccl is None else _net_release(nccl)
+    path = plugin or net_path()
+    settings, meanings, notes = {}, {}, []
+    if release is not None and not release.opens_paths:
+        settings["NCCL_NET_PLUGIN"] = NET_NAME
+        meanings["NCCL_NET_PLUGIN"] = (
+            f"NCCL {nccl} takes no path here: it looks for libnccl-net-{NET_NAME}.so where the "
+            "dynamic loader looks."
+        )
+        notes.append(
+            f"{path.parent} has to be in LD_LIBRARY_PATH when the processes start, or in the "
+            "configuration of ldconfig"
+        )
+    else:
+        settings["NCCL_NET_PLUGIN"] = _net_path(path)
+        meanings["NCCL_NET_PLUGIN"] = (
+            "Loaded in place of NCCL's own TCP transport."
+            if release
+            else "Loaded in place of NCCL's own TCP transport. NCCL up to 2.20 and 2.27.3 take no "
+            "path: nccltune net env --nccl-version VERSION prints what they take."
+        )
+    settings["NCCL_NET"] = NET_NAME
+    meanings["NCCL_NET"] = _USE_IT
+    if release is None or release.forgets_plugin:
+        settings["NCCL_NET_PLUGIN_REF_COUNT"] = "1"
+        meanings["NCCL_NET_PLUGIN_REF_COUNT"] = _KEEP_IT
+    warnings = notes + net_conflicts(os.environ, settings)
+    return Deployment(settings, meanings, warnings)
+
+
+def net_conflicts(environment: Mapping[str, str], settings: Mapping[str, str]) -> list[str]:
+    """Return warnings for variables that `settings` replace or that do not affect the plugin."""
+    found = [
+        f"{name}={environment[name]} is set and will be replaced"
+        for name in settings
+        if environment.get(name) and environment[name] != settings[name]
+    ]
+    found += [
+        f"{name} is set: it is for NCCL's own sockets; the plugin has {ours}"
+        for name, ours in (
+            ("NCCL_SOCKET_NTHREADS", "NCCLTUNE_NET_THREADS"),
+            ("NCCL_NSOCKS_PERTHREAD", "NCCLTUNE_NET_FLOWS"),
+        )
+        if environment.get(name)
+    ]
+    return found
+
+
+def _net_release(text: str) -> NcclRelease:
+    if re.fullmatch(r"v?\d+\.\d+(\.\d+)?([-+].*)?", text) is None:
+        raise InputError(f"{text!r} is not a version", where="‹nccl_version›", hint="as in 2.28.9")
+    found = nccl_release(text)
+    if found is None:
+        raise InputError(
+            f"NCCL {text} cannot load the network plugin", hint="NCCL 2.13 and newer can"
+        )
+    return found
+
+
+def _net_path(path: Path) -> str:
+    text = str(path)
+    if "," in text:
+        raise InputError(
+            "NCCL would read the comma as the end of the path", where=text, hint="move the plugin"
+        )
+    if len(text.encode()) > LONGEST_PATH:
+        raise InputError(
+            f"NCCL takes {LONGEST_PATH} bytes of a path at most", where=text, hint="move the plugin"
+        )
+    return text
+
+
+_PRELOAD = "LD_PRELOAD"
+_AS_NCCL = Path("nccltune-sendrecv")
+"""The folder next to the library that has the library under the name libnccl.so.2."""
+
+
+def sendrecv_deployment(*, library: Path | None = None, study: Path | None = None) -> Deployment:
+    """Return the settings that load the library before NCCL and turn it on.
+
+    What comparisons in `study` recommend is added, and may turn it off. `library` is its path on
+    the nodes; None is ours. Raises InputError for a path that LD_PRELOAD cannot express and for a
+    study without such settings, PlatformError without the library.
+    """
+    if study is not None and not has_threshold(study):
+        raise InputError(
+            "holds no threshold of copy engines",
+            where=str(study),
+            hint=f"find it: nccltune sendrecv sweep -o {study}",
+        )
+    path = library or sendrecv_path()
+    if any(sign in str(path) for sign in ": "):
+        raise InputError(
+            "the dynamic loader would read a colon or a blank as the end of the path",
+            where=str(path),
+            hint="move the library",
+        )
+    connections = os.environ.get(CONNECTIONS) or ENOUGH_CONNECTIONS
+    settings = {_PRELOAD: str(path), ON: "1", CONNECTIONS: connections}
+    meanings = {
+        _PRELOAD: "Loaded before NCCL, in programs that are linked with it, themselves or by a "
+        "module (PyTorch, nccl-tests). For those that open libnccl.so.2 by name (vLLM, CuPy, JAX) "
+        f"put {path.parent / _AS_NCCL} first in LD_LIBRARY_PATH instead.",
+        ON: "On every rank. verify compares contents, dry-run decides and counts only, 0 is off.",
+        CONNECTIONS: "Must be set before the program starts. 1 for programs that require it "
+        "(Megatron-LM); 1 or 16 under NVIDIA's MPS, where all processes share them.",
+    }
+    notes = []
+    if study is not None:
+        found = _threshold_settings(study / names.SENDRECV_CONF)
+        settings |= found
+        meanings |= {
+            name: f"{MEANING[name][0].upper()}{MEANING[name][1:]}, by {study}." for name in found
+        }
+        if found.get(ON) == "0":
+            notes.append(
+                f"{study} has found that copy engines do not pay there: {ON}=0 leaves everything "
+                "to NCCL, as without these lines"
+            )
+    return Deployment(settings, meanings, notes + sendrecv_conflicts(os.environ, settings))
+
+
+def _threshold_settings(conf: Path) -> dict[str, str]:
+    found = read_conf(conf)
+    for name in found:
+        if name not in MEANING:
+            raise InputError(
+                f"{name} is not a setting of the library before NCCL",
+                where=str(conf),
+                hint=nearest(name, list(MEANING)),
+            )
+    return found
+
+
+def sendrecv_conflicts(environment: Mapping[str, str], settings: Mapping[str, str]) -> list[str]:
+    """Return warnings for variables that `settings` replace, or that change how it waits."""
+    found = []
+    loaded = environment.get(_PRELOAD)
+    if loaded and loaded != settings[_PRELOAD]:
+        found.append(
+            f"{_PRELOAD}={loaded} is set and will be replaced: to have both, name both, "
+            f"{settings[_PRELOAD]}:{loaded}"
+        )
+    connections = environment.get(CONNECTIONS)
+    if connections in TOO_FEW_CONNECTIONS:
+        found.append(
+            f"{CONNECTIONS}={connections} is set: NCCL then carries everything; "
+            "unset it, or use 1, or at least 16"
+        )
+    if connections == "1":
+        found.append(
+            f"{CONNECTIONS}=1 is set: streams then wait by kernels, and a threshold "
+            "measured with 32 connections is too low; use at least NCCLTUNE_SENDRECV_FROM=8M"
+        )
+    return found

@@ -11,12 +11,10 @@ from typing import TypeVar
 import msgspec
 
 from nccltune.measure.bench.conditions import PLAIN
-from nccltune.measure.engine.process_record import P2P
 from nccltune.measure.experiments.ab.judge import SizeGain, TrialVerdict, title
 from nccltune.measure.experiments.ab.settings import LIBRARY
-from nccltune.measure.experiments.copies.preload import SENDRECV
+from nccltune.measure.experiments.copies.record import SENDRECV
 from nccltune.measure.experiments.copies.verdict import CopiesVerdict, SizePoint
-from nccltune.measure.experiments.p2p.verdict import RaceVerdict, SizeEffect
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale
 from nccltune.model.sizes import format_bytes
@@ -84,15 +82,7 @@ def _within_a_node(group: CommGroup) -> bool:
 
 
 def _tested(study: Study) -> Iterator[Lever]:
-    """Yield the settings that a race or an A/B test of a study compared with NCCL's default."""
-    race = _read(study, P2P.result, RaceVerdict)
-    if race is not None and race.settings and race.champion is not None:
-        sizes = {
-            collective: [_point(one) for one in points]
-            for collective, points in race.champion.sizes.items()
-        }
-        name = " ".join(f"{key}={value}" for key, value in race.settings.items())
-        yield Lever(name, sizes, _at(Scale(race.nodes, race.ranks)), race.why)
+    """Yield the settings that an A/B test of a study compared with NCCL's default."""
     trial = _read(study, names.AB_RESULT, TrialVerdict)
     if trial is None or LIBRARY in trial.settings or trial.decision in ("open", "failed"):
         return
@@ -138,12 +128,8 @@ def _at(scale: Scale) -> Callable[[CommGroup], bool]:
     return lambda group: group.ranks == scale.ranks and group.nodes in (0, scale.nodes)
 
 
-def _gain(one: SizePoint | SizeEffect | SizeGain) -> tuple[float, float, float]:
+def _gain(one: SizePoint | SizeGain) -> tuple[float, float, float]:
     return one.gain.gain, one.gain.low, one.gain.high
-
-
-def _point(one: SizeEffect | SizeGain) -> GainPoint:
-    return GainPoint(one.bytes, one.default_us, *_gain(one))
 
 
 def _read(study: Study | None, name: str, kind: type[S]) -> S | None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the message size from which send/recv is faster on copy engines than with NCCL."""
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,25 +9,34 @@ from typing import NamedTuple
 
 import msgspec
 
-from nccltune.app.measuring import ExperimentProgress
-from nccltune.app.sendrecv_settings import planned, run_experiment
+from nccltune.app.measuring import (
+    ExperimentProgress,
+    NoProgress,
+    hold_study,
+    platform_of_bench,
+    refuse_file,
+    saved_when_stopped,
+)
 from nccltune.formats.tuner_config.nccl_conf import read_conf, render_conf
 from nccltune.measure.bench.process import Launch
-from nccltune.measure.engine.process_record import RecordKind
-from nccltune.measure.engine.replay import replay
-from nccltune.measure.engine.settings import Settings
-from nccltune.measure.engine.settings_experiment import Starter
 from nccltune.measure.experiments.copies.experiment import (
     CopiesExperiment,
     CopiesScope,
     check_scope,
 )
-from nccltune.measure.experiments.copies.preload import SENDRECV, UNDER_LOAD, on_gpus
+from nccltune.measure.experiments.copies.processes import BenchProcess, Starter, on_gpus, replay
+from nccltune.measure.experiments.copies.record import (
+    SENDRECV,
+    UNDER_LOAD,
+    ProcessRecord,
+    RecordKind,
+)
 from nccltune.measure.experiments.copies.settings import (
     CHUNK,
     MEANING,
     ON,
     POLICY,
+    Carrier,
     check_environment,
 )
 from nccltune.measure.experiments.copies.verdict import CopiesVerdict
@@ -37,11 +47,10 @@ from nccltune.study.files import Study
 
 
 class CopiesPlan(NamedTuple):
-    """Pairs of processes and policies to try, with estimated numbers of processes and seconds."""
+    """Pairs of processes to start, with estimated numbers of processes and seconds."""
 
     platform: Platform
     pairs: int
-    policies: list[Settings]
     processes: int
     seconds: float
 
@@ -52,9 +61,9 @@ def plan_copies(
     """Return the plan of a comparison into the study at `path`; write nothing."""
     kept = _kept(scope)
     start = copies_starter(launch, library, scope.seed, kept)
-    with planned(CopiesExperiment, path, launch, start, scope, kept) as (made, platform):
-        pairs, policies = made.order.pairs, made.order.policies
-        return CopiesPlan(platform, pairs, policies, made.processes_to_come, made.seconds_to_come)
+    with _first_process(path, launch, start) as (first, platform):
+        made = CopiesExperiment(start, first, ProcessRecord(Study(path), kept), scope)
+        return CopiesPlan(platform, scope.pairs, made.processes_to_come, made.seconds_to_come)
 
 
 def compare_copies(
@@ -68,17 +77,47 @@ def compare_copies(
 ) -> CopiesVerdict:
     """Compare NCCL with copy engines by size; write the result, and sendrecv.conf if decided.
 
-    `library` is libnccltune-sendrecv.so (None: the installed one). Raises InputError for a scope
-    that cannot lead to a decision, and what stops it early (`STOPPED_BY`).
+    `library` is libnccltune-sendrecv.so (None: the installed one); `command` is stored as what
+    resumes a comparison. Raises InputError for a scope that cannot lead to a decision, StudyError
+    if the study is of another platform, and what stops it early (`STOPPED_BY`); the study then has
+    every timing.
     """
     kept = _kept(scope)
     start = copies_starter(launch, library, scope.seed, kept)
-    study, platform, verdict = run_experiment(
-        CopiesExperiment, path, launch, start, scope, kept, progress, command=command
-    )
+    shown = progress or NoProgress()
+    with contextlib.ExitStack() as stack:
+        first, platform = stack.enter_context(_first_process(path, launch, start))
+        study = stack.enter_context(hold_study(path, platform))
+        shown.started(platform, first.hello.nccl.came_from)
+        on_status = stack.enter_context(shown.watching())
+        experiment = CopiesExperiment(start, first, ProcessRecord(study, kept), scope, on_status)
+
+        def save(reason: str) -> CopiesVerdict:
+            verdict = msgspec.structs.replace(experiment.verdict(reason), command=command)
+            study.write_json(study.path / kept.result, verdict)
+            return verdict
+
+        def stop() -> None:
+            try:
+                save("interrupted")
+            finally:
+                shown.stopped("all timings so far")
+
+        with saved_when_stopped(stack, stop):
+            reason = experiment.measure()
+    verdict = save(reason)
     if verdict.decided:
         keep_threshold(study, platform, verdict.settings)
     return verdict
+
+
+@contextlib.contextmanager
+def _first_process(
+    path: Path, launch: Launch, start: Starter
+) -> Iterator[tuple[BenchProcess, Platform]]:
+    refuse_file(path)
+    with start(Carrier.NATIVE, 0) as first:
+        yield first, platform_of_bench(path, launch, first.hello)
 
 
 def _kept(scope: CopiesScope) -> RecordKind:

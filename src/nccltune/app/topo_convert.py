@@ -9,10 +9,9 @@ from nccltune.formats.topology.nccl_xml_writer import write_topology
 from nccltune.formats.topology.sysfs import read_sysfs
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
-from nccltune.model.topology import Dialect, Topology
+from nccltune.model.topology import Dialect
 from nccltune.topology.files.load import load_topology
 from nccltune.topology.files.vm_file import (
-    even_tree,
     parse_bus_ids,
     parse_pcie,
     with_bus_ids,
@@ -27,15 +26,13 @@ from nccltune.topology.lint.issue import Issue
 class ConvertRequest(NamedTuple):
     """The source of a topology and the facts that it may lack.
 
-    The source is the file `path`, an even tree of `cpus` and `switches`, or this machine. Bus ids
-    are `A,B`. `pcie` (`5x16`) describes links without a known generation and width.
+    The source is the file `path`, or this machine. Bus ids are `A,B`. `pcie` (`5x16`) describes
+    links without a known generation and width.
     """
 
     path: Path | None = None
     gpu_ids: str | None = None
     nic_ids: str | None = None
-    cpus: int | None = None
-    switches: int | None = None
     pcie: str | None = None
 
 
@@ -54,7 +51,8 @@ def convert(request: ConvertRequest, output: Path | None = None) -> ConvertResul
     """
     gpu_ids = parse_bus_ids(request.gpu_ids) if request.gpu_ids is not None else []
     nic_ids = parse_bus_ids(request.nic_ids) if request.nic_ids is not None else []
-    topology, made_up = _tree(request, len(gpu_ids), len(nic_ids))
+    topology = this_machine() if request.path is None else load_topology(request.path)
+    made_up = topology.dialect is Dialect.SMI
     left_out: list[str] = []
     if made_up or gpu_ids or nic_ids:
         topology, left_out = with_bus_ids(topology, gpu_ids, nic_ids)
@@ -63,7 +61,6 @@ def convert(request: ConvertRequest, output: Path | None = None) -> ConvertResul
     source = Path(topology.source).name
     text = write_topology(
         topology,
-        skeleton=True,
         comments=[
             f"Written by nccltune topo convert from {source}. NCCL adds GPUs, NVLinks and NICs "
             "itself."
@@ -80,20 +77,3 @@ def convert(request: ConvertRequest, output: Path | None = None) -> ConvertResul
                 f"cannot be written: {error.strerror}", where=str(output), hint="name another file"
             ) from None
     return ConvertResult(text, left_out, issues)
-
-
-def _tree(request: ConvertRequest, gpus: int, nics: int) -> tuple[Topology, bool]:
-    """Return the topology, and whether its bus ids are made up. Raises InputError."""
-    what, cpus, switches = request.path, request.cpus, request.switches
-    if cpus is not None or switches is not None:
-        if what is not None:
-            raise InputError("‹cpus› and ‹switches› are for a tree without a file",
-                             hint="leave out either")  # fmt: skip
-        if not gpus:
-            raise InputError(
-                "no GPU is given", where="‹gpu_ids›", hint="list their bus ids: ‹gpu_ids›"
-            )
-        count = cpus or 1
-        return even_tree(count, switches or count, gpus, nics), True
-    topology = load_topology(what) if what is not None else this_machine()
-    return topology, topology.dialect is Dialect.SMI

@@ -55,7 +55,6 @@ verbosity.py         the level that -q and -v set
 output.py            stdout and stderr, JSON, styles
 progress.py          progress of a long run
 measure_screen.py    progress and end of a run that measures
-experiment_screen.py progress and result of an experiment that starts processes
 rule_screen.py       rules and proofs
 worth_screen.py      what rules are worth to a job
 """
@@ -99,9 +98,9 @@ SECTIONS = {
         "lint": "check a configuration, topology, manifest, script or launch command",
     },
     "Groups": {
-        "topo": "the machine as NCCL sees it: show, what-if, calibrate, convert",
+        "topo": "the machine as NCCL sees it: show, what-if, convert",
         "net": "the network plugin: the settings that load it, its live statistics",
-        "sendrecv": "send/recv: compare settings and copy engines, deploy the library",
+        "sendrecv": "send/recv: compare copy engines with NCCL, deploy the library",
         "workload": "what a job sends, from logs, profiler traces and dumps",
         "launch": "start a test with the launcher of a cluster, or print the command",
     },
@@ -114,7 +113,7 @@ VERBS = {name: words for verbs in SECTIONS.values() for name, words in verbs.ite
 
 _MOVED = {
     "try": "ab NAME=VALUE ... [-- PROGRAM]",
-    "calibrate": "topo calibrate",
+    "calibrate": "topo what-if --calibration FILE",
     "net-stats": "net stats",
     "lint-launch": "lint -- COMMAND",
     "run": "launch run",
@@ -122,10 +121,10 @@ _MOVED = {
 """Former names and common synonyms of verbs, with the current name."""
 
 _MOVED_OPTIONS = {
-    "--p2p": "nccltune sendrecv settings",
+    "--p2p": "nccltune ab NCCL_MIN_P2P_NCHANNELS=64 --collectives sendrecv",
     "--sendrecv": "nccltune sendrecv sweep, nccltune sendrecv env",
     "--fairness": "nccltune ab NCCLTUNE_SENDRECV_CHUNK=67108864 -- COMMAND",
-    "--with-nccl-tests": "nccltune launch sweep DIR",
+    "--with-nccl-tests": "nccltune launch run --choice CHOICE -- PROGRAM",
     "--net": "nccltune net env",
     "--render": "nccltune launch render JOB",
     "--gpus-per-node": "--gpus",

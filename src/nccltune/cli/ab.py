@@ -102,7 +102,7 @@ def command(
     from nccltune.app.ab import ab_test, trial_of
     from nccltune.app.ab_releases import ReleaseVerdict, two_libraries
     from nccltune.cli.ab_screen import show, show_plan, show_releases
-    from nccltune.cli.experiment_screen import ExperimentScreen
+    from nccltune.cli.measure_screen import ExperimentScreen
     from nccltune.measure.experiments.ab.settings import LIBRARY, label, read_settings, split_words
     from nccltune.model.errors import InputError
 

@@ -72,8 +72,7 @@ def command(path: Path, request: LaunchRequest, asked: CheckRequest, dry_run: bo
     the study was measured; with --launcher, file and platform of every node are compared, too. The
     exit code is 0 if all that was checked holds, 1 if not.
     """
-    from nccltune.app.check import check, launch_to_check, target_of
-    from nccltune.app.check_nodes import nodes_to_check, with_nodes
+    from nccltune.app.check import check, launch_to_check, nodes_to_check, target_of, with_nodes
     from nccltune.cli.check_screen import CheckScreen, show_check, show_plan
     from nccltune.cli.requests import site
 

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from nccltune.app.check import CheckResult
+from nccltune.app.check import CheckResult, NodesResult
 from nccltune.app.check_model import ModelChanges
-from nccltune.app.check_nodes import NodesResult
 from nccltune.cli.measure_screen import VerifyScreen
 from nccltune.cli.output import (
     hanging,

@@ -43,7 +43,7 @@ def command(
 
     The argument is a study or a tuner configuration. Several, such as those of 2, 4 and 8 nodes,
     become one file with -o. Settings of NCCL that experiments of the study
-    recommend (sendrecv settings, ab) are printed, too. Nothing is installed or changed; remove the
+    recommend (ab) are printed, too. Nothing is installed or changed; remove the
     lines and NCCL is as it was. Warnings on stderr name settings of this shell that are in the way,
     rules that are only candidates, and rules that were not measured on real nodes. Without a rule
     or setting the exit code is 1. With --record, also without an argument, NCCL counts the calls of
@@ -56,9 +56,9 @@ def command(
         POD_PLUGIN,
         Deployment,
         joined_deployment,
+        record_deployment,
         rules_deployment,
     )
-    from nccltune.app.record_env import record_deployment
     from nccltune.cli.env_screen import show_deployment
     from nccltune.model.errors import InputError
     from nccltune.native.locate import RECORDER

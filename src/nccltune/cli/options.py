@@ -322,20 +322,6 @@ CALLS = options(
 )
 """Options that select how calls are made. NCCL's tuner decides by it."""
 
-COPIES = options(
-    output_option("path", "the study; an interrupted comparison goes on there.", required=True),
-    option("--library", more=" to measure  [default: the installed one]"),
-    option("--gpus", more="  [default: all]"),
-    "--replay",
-    "--budget",
-    option(
-        "--gain-threshold", "noise_floor", more=": a difference below it is noise.", default="2%"
-    ),
-    "--nccl",
-    "--seed",
-)
-"""Options of comparisons with copy engines, which reach only the GPUs of one node."""
-
 JOB = options(
     click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="JOB.toml|-- PROGRAM ..."),
     option(

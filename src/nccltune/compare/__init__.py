@@ -9,6 +9,5 @@ scan.py      neighbours in a series that differ from 0 beyond the scatter of the
 matching.py  the tests of two sides to compare
 sides.py     two sides size by size: ratios, ranges beyond noise, verdict
 fleet.py     many runs of one test: nodes, pairs of nodes and runs that are slower than the others
-groups.py    tests of pairs: groups of nodes with slow paths between them
 series.py    many runs of one test: bandwidth over the number of nodes, and over time
 """

@@ -15,8 +15,10 @@ from nccltune.doctor.evidence.redacting import kept_value
 from nccltune.guard.jobs import JobLog, LoggedProcess, job_of, job_scale
 from nccltune.guard.loaded_rules import (
     LoadedConfiguration,
+    RuleHits,
     loaded_configuration,
     logged_configuration,
+    rule_hits,
 )
 from nccltune.guard.mapped import NCCL, SENDRECV, LibraryReader, MappedLibrary
 from nccltune.guard.sources import (
@@ -44,7 +46,6 @@ from nccltune.native.processes import (
     started_at,
     status_fields,
 )
-from nccltune.native.rule_hits import RuleHits, rule_hits
 
 _PLUGINS = ("TUNER", "NET", "PROFILER", "ENV")
 _NAMED_FILE_SINCE = (2, 23)

@@ -8,7 +8,6 @@ plugin_host.py    ask any tuner plugin for its decisions
 records.py        answers of the plugin host
 processes.py      what /proc shows of processes
 net_processes.py  processes that use the network plugin
-rule_hits.py      how many calls each rule has decided in a process
 net_stats.py      counters of the network plugin's connections
 """
 

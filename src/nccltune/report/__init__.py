@@ -8,7 +8,6 @@ verdict.py      the verdict in a few sentences
 proof.py        the report of a proof
 words.py        format numbers and ranges
 remarks.py      the words for each kind of finding, and equal findings as one
-templates.py    the files of the pages
 html.py         the page
 examination.py  the doctor's findings as a page
 """

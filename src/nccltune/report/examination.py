@@ -1,14 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
 """Render the doctor's findings as one HTML file that opens without a network."""
 
+import importlib.resources
 import re
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import nccltune
 from nccltune.doctor.result import Examination, RuleResult, RuleVerdict, node_names, read_words
 from nccltune.doctor.summary import count_words, deciding_sources, node_words, verdict_words
 from nccltune.report.data import Checks
-from nccltune.report.templates import Filters, asset, environment
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+Filters = Mapping[str, Callable[..., Any]]
+"""Functions that a template calls by name."""
+
+
+def asset(name: str) -> str:
+    """Return the text of a file in `page/`: a template, a style or a script."""
+    folder = importlib.resources.files("nccltune.report").joinpath("page")
+    return folder.joinpath(name).read_text(encoding="utf-8")
+
+
+def environment(filters: Filters) -> "Environment":
+    """Return the environment of templates. HTML is escaped, and an undefined name is an error."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    made = Environment(
+        loader=FunctionLoader(asset),
+        autoescape=True,
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    made.filters |= filters
+    return made
+
 
 _SOURCE = re.compile(r"(?:(?P<words>.*) )?\(?(?P<address>https://[^\s()]+)\)?")
 _TITLES = {

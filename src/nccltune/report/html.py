@@ -22,8 +22,7 @@ from nccltune.report.data import (
     RuleRow,
     SizeRow,
 )
-from nccltune.report.examination import FILTERS
-from nccltune.report.templates import Filters, asset, environment
+from nccltune.report.examination import FILTERS, Filters, asset, environment
 
 _NAMES = re.compile(r"(\w+-\w+)")
 _TIMES = re.compile(r"(?<=\d)x\b")

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Expected against measured: is it the platform, or tuning?"""
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
-from nccltune.analyze.expected import Expectation, thresholds
+from nccltune.analyze.expected import Expectation
 from nccltune.model.choice import parse_choice
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding, FindingKind
@@ -130,46 +128,3 @@ def test_nothing_is_said_where_nothing_is_expected() -> None:
 def test_assumed_bandwidths_are_told() -> None:
     (finding,) = found({"default": 22.0}, expected_of(24.0, sure=False))
     assert "the links allow 24 GB/s (partly assumed), got" in finding.sentence
-
-
-NDV5 = replace(PLATFORM, gpu="NVIDIA H100 80GB HBM3", gpus=8)
-
-
-@pytest.mark.parametrize(
-    ("rate", "kind", "words"),
-    [
-        (470.0, FindingKind.AS_EXPECTED, "is what a healthy node of Azure NDv5"),
-        (300.0, FindingKind.BELOW_EXPECTED, "reaches 460 GB/s or more (Azure NHC"),
-    ],
-)
-def test_a_public_threshold_is_held_against_such_a_node(
-    rate: float, kind: FindingKind, words: str
-) -> None:
-    (finding,) = found({"default": rate}, platform=NDV5, ranks=8)
-    assert finding.kind is kind
-    assert words in finding.sentence
-
-
-@pytest.mark.parametrize(
-    "platform",
-    [
-        replace(NDV5, settings={"NCCL_NVLS_ENABLE": "0"}),
-        replace(NDV5, emulated_nodes=True),
-        replace(NDV5, gpu=None),
-        replace(NDV5, gpu="NVIDIA L40S"),
-    ],
-)
-def test_a_threshold_is_only_for_what_it_was_set_for(platform: Platform) -> None:
-    assert found({"default": 300.0}, platform=platform, ranks=8) == []
-
-
-def test_a_threshold_is_only_for_sizes_as_large_as_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[__name__], "SIZES", SIZES[:-1])
-    assert found({"default": 300.0}, platform=NDV5, ranks=8) == []
-
-
-def test_thresholds_name_their_source() -> None:
-    assert len(thresholds()) >= 7
-    for item in thresholds():
-        assert item.source.startswith("Azure NHC, n")
-        assert 0 < item.busbw_gb_per_s < 1000

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from nccltune.analyze import analyze, sort_samples
-from nccltune.analyze.falling import Fall, falls
+from nccltune.analyze.falling_findings import Fall, falls
 from nccltune.analyze.result import Condition
 from nccltune.analyze.timings import Timings
 from nccltune.model.choice import DEFAULT, parse_choice

@@ -11,10 +11,10 @@ from nccltune.analyze import analyze, sort_samples
 from nccltune.analyze.curves import slow_runs
 from nccltune.analyze.result import Condition
 from nccltune.analyze.timings import Process, Rounds, Timings
-from nccltune.analyze.units import percent, rate
 from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
 from nccltune.model.finding import FindingKind
+from nccltune.model.numbers import percent, rate
 from nccltune.model.platform import Platform
 from nccltune.model.sample import Sample
 from nccltune.model.scale import Scale

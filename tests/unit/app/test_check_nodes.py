@@ -6,8 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nccltune.app.check import CheckResult, Fact
-from nccltune.app.check_nodes import joined
+from nccltune.app.check import CheckResult, Fact, joined
 from nccltune.app.status import NodeOutput
 from nccltune.cli.check_screen import show_check
 

@@ -3,38 +3,27 @@
 
 import contextlib
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nccltune.app.ab import ab_test, kept_settings, trial_of
-from nccltune.app.nccl_tests_sweep import plan_nccl_tests, sweep_nccl_tests
-from nccltune.app.sendrecv_settings import plan_race, race_settings
 from nccltune.app.sendrecv_sweep import compare_copies, plan_copies
 from nccltune.measure.bench.process import Launch
-from nccltune.measure.engine.process_record import ProcessRecord
 from nccltune.measure.engine.scheduler import ExperimentStatus, StatusCallback
 from nccltune.measure.experiments.ab.experiment import TrialScope
 from nccltune.measure.experiments.copies.experiment import CopiesExperiment, CopiesScope
-from nccltune.measure.experiments.copies.preload import SENDRECV
+from nccltune.measure.experiments.copies.record import SENDRECV, ProcessRecord
 from nccltune.measure.experiments.copies.settings import FROM
-from nccltune.measure.experiments.nccl_tests.binaries import NcclTestsSite
-from nccltune.measure.experiments.nccl_tests.experiment import NcclTestsScope
-from nccltune.measure.experiments.p2p.experiment import RaceExperiment, RaceScope
-from nccltune.measure.experiments.p2p.settings import MIN_CHANNELS
-from nccltune.model.collective import Collective
 from nccltune.model.errors import StudyError
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
 from tests.unit.measure.experiments import test_ab
-from tests.unit.measure.experiments.p2p_machine import K, M, Machine
+from tests.unit.measure.experiments.copies_machine import K, M, Machine
 from tests.unit.measure.experiments.test_copies_experiment import crossing
 
-RACE = RaceScope(4 * K, 256 * M)
 COPIES = CopiesScope(64 * K, 64 * M)
-FAKE = Path(__file__).parents[2] / "e2e" / "fake_nccl_tests.py"
 
 
 class Progress:
@@ -71,34 +60,14 @@ class Progress:
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a study with a race and a comparison on a simulated machine."""
+    """Return a study with a comparison on a simulated machine."""
     path = tmp_path_factory.mktemp("recordings") / "machine"
     study = Study.create(path)
     study.write_json(study.platform_path, Platform(name="machine", gpu="NVIDIA H200"))
-    machine = Machine()
-    RaceExperiment(machine.start, machine.first(), ProcessRecord(study), RACE).run()
     machine = Machine(crossing(4 * M))
     record = ProcessRecord(study, SENDRECV)
     CopiesExperiment(machine.start, machine.first(), record, COPIES).run()
     return path
-
-
-def test_a_race_writes_its_verdict_and_the_lines_to_deploy(recording: Path, tmp_path: Path) -> None:
-    launch, path, progress = Launch(replay=recording), tmp_path / "s", Progress()
-    plan = plan_race(path, launch, RACE)
-    assert not path.exists()
-    assert plan.processes > 20
-    assert any(settings.numbers == {MIN_CHANNELS: 64} for settings in plan.first)
-    verdict = race_settings(path, launch, RACE, progress, command="again")
-    assert verdict.reason == "done"
-    assert progress.platform is not None
-    assert progress.platform.replay == "machine"
-    assert len(progress.seen) == verdict.processes - 1
-    written = json.loads((path / "p2p.json").read_text())
-    assert (written["command"], written["settings"]) == ("again", verdict.settings)
-    assert f"{MIN_CHANNELS}=64" in (path / "p2p.conf").read_text().splitlines()
-    again = race_settings(path, launch, RACE)
-    assert (again.processes, again.settings) == (0, verdict.settings)
 
 
 def test_an_interruption_leaves_a_verdict_and_the_same_call_resumes(
@@ -120,16 +89,14 @@ def test_an_interruption_leaves_a_verdict_and_the_same_call_resumes(
     assert verdict.settings == {FROM: 4 * M}
     assert f"{FROM}={4 * M}" in (path / "sendrecv.conf").read_text().splitlines()
     plan = plan_copies(path, launch, COPIES)
-    assert (plan.pairs, plan.policies, plan.processes) == (6, [], 12)
-    more = plan_copies(path, launch, COPIES._replace(policies=True))
-    assert (more.pairs, len(more.policies), more.processes) == (6, 9, 12 + 41)
+    assert (plan.pairs, plan.processes) == (6, 12)
 
 
 def test_a_file_is_no_study_to_measure_into(recording: Path, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.touch()
     with pytest.raises(StudyError, match="is a file"):
-        race_settings(path, Launch(replay=recording), RACE)
+        compare_copies(path, Launch(replay=recording), COPIES)
 
 
 def test_an_ab_test_keeps_what_helps_and_builds_on_it(tmp_path: Path) -> None:
@@ -153,23 +120,3 @@ def test_an_interrupted_ab_test_reports_how_many_rounds_it_has(tmp_path: Path) -
         ab_test(path, test_ab.Machine(), trial, TrialScope(8), progress, min_gain=0.03)
     assert progress.kept == "all timings so far (2 whole rounds)"
     assert kept_settings(path) == {}
-
-
-def test_a_sweep_with_nccl_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
-    (tmp_path / "all_reduce_perf").symlink_to(FAKE)
-    site = NcclTestsSite(tmp_path, 4)
-    scope = NcclTestsScope([Collective.ALLREDUCE], 1024, 4096, 2)
-    path, progress = tmp_path / "s", Progress()
-    plan = plan_nccl_tests(path, site, scope)
-    assert not path.exists()
-    assert plan.processes == 2 * len(plan.choices[Collective.ALLREDUCE])
-    swept = sweep_nccl_tests(path, site, scope, progress, command="again")
-    assert swept.outcome.reason == "done"
-    assert len(progress.seen) == plan.processes
-    assert progress.seen[-1].process == progress.seen[-1].processes
-    assert swept.summary.points == len(list(Study(path).samples()))
-    assert json.loads((path / "sweep.json").read_text())["command"] == "again"
-    again = sweep_nccl_tests(path, site, scope)
-    out_of_place = [sample for sample in Study(path).samples() if not sample.in_place]
-    assert (again.outcome.points, again.outcome.known) == (0, len(out_of_place))

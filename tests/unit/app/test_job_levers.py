@@ -7,15 +7,18 @@ from typing import Any
 import pytest
 
 from nccltune.app.job_levers import NET_PLUGIN, SENDRECV_LIBRARY, job_levers
-from nccltune.measure.engine.gains import ProcessGain
 from nccltune.measure.experiments.ab.judge import (
     CollectiveGain,
     SettingGain,
     SizeGain,
     TrialVerdict,
 )
-from nccltune.measure.experiments.copies.threshold import Effect
-from nccltune.measure.experiments.copies.verdict import CopiesVerdict, SizePoint
+from nccltune.measure.experiments.copies.verdict import (
+    CopiesVerdict,
+    Effect,
+    ProcessGain,
+    SizePoint,
+)
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale
 from nccltune.study.files import Study

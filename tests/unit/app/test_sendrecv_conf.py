@@ -8,8 +8,7 @@ import pytest
 from nccltune.app.sendrecv_sweep import keep_threshold
 from nccltune.formats.tuner_config.nccl_conf import read_conf
 from nccltune.measure.bench.identity import platform_of
-from nccltune.measure.engine.process_record import RecordKind
-from nccltune.measure.experiments.copies.preload import SENDRECV, UNDER_LOAD
+from nccltune.measure.experiments.copies.record import SENDRECV, UNDER_LOAD, RecordKind
 from nccltune.measure.experiments.copies.settings import CHUNK, FROM, ON, POLICY
 from nccltune.study.files import Study
 from nccltune.study.names import SENDRECV_CONF

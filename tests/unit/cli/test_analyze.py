@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune analyze`: what was compared, what NCCL ran, and a next step that leads on."""
 
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,8 @@ from nccltune.model.sample import Sample
 from tests.unit.builders import measure, sizes, study_of
 from tests.unit.runs import Cli
 
-FIELD = Path(__file__).parents[2] / "data" / "field"
+DATA = Path(__file__).parents[2] / "data"
+FIELD = DATA / "field"
 SIZES = sizes(1 << 20, 1 << 25)
 
 
@@ -101,6 +103,7 @@ def test_a_platform_below_its_limit_leads_to_the_doctor(tmp_path: Path, cli: Cli
     large = sizes(1 << 30, 1 << 34)
     slow = measure(large, lambda size: {"default": size / 50e3}, nodes=1, ranks=8)
     study = study_at(tmp_path / "a", slow, gpu="NVIDIA H100 80GB HBM3", gpus=8, nodes=1)
+    shutil.copy(DATA / "topologies" / "dgx.xml", Path(study) / "topology.xml")
     out, err = screen(cli, study)
     assert "below expected" in out
     assert "next: nccltune doctor" in err

@@ -16,14 +16,12 @@ _NEEDED = {
     "import": ["-o", "{out}"],
     "ab": ["NCCL_ALGO=Ring", "-o", "{out}"],
     "topo convert": ["-o", "{out}"],
-    "sendrecv settings": ["-o", "{out}", "--gpus", "2"],
     "sendrecv sweep": ["-o", "{out}", "--gpus", "2"],
-    "launch sweep": ["-o", "{out}", "--gpus", "2"],
 }
 """Words that a verb needs beside the one that is tried."""
 _PROBED = (
-    *("auto", "sweep", "verify", "ab", "topo calibrate", "launch run", "launch sweep"),
-    *("sendrecv settings", "sendrecv sweep"),
+    *("auto", "sweep", "verify", "ab", "launch run"),
+    "sendrecv sweep",
 )
 """Verbs that run programs: only options that are read before anything starts are tried."""
 _SAFE = {"replay", "study", "weights", "studies", "topology"}

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.app.env import rules_deployment
-from nccltune.app.net_env import net_conflicts, net_deployment
-from nccltune.app.record_env import record_deployment
+from nccltune.app.env import net_conflicts, net_deployment, record_deployment, rules_deployment
 from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.formats.tuner_config.nccl_conf import read_conf
 from nccltune.model.errors import InputError, PlatformError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.app.sendrecv_env import sendrecv_conflicts, sendrecv_deployment
+from nccltune.app.env import sendrecv_conflicts, sendrecv_deployment
 from nccltune.model.errors import InputError, PlatformError
 from nccltune.native import sendrecv_path
 from tests.programs import completed

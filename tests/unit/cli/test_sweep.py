@@ -97,7 +97,7 @@ def test_a_file_as_study_folder_is_refused(tmp_path: Path, cli: Cli) -> None:
 def test_without_a_gpu_the_hint_names_a_recording(
     tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nccltune.measure.bench.gpus.LIBRARY", "libnccltune-no-such-driver.so.1")
+    monkeypatch.setattr("nccltune.measure.bench.process.LIBRARY", "libnccltune-no-such-driver.so.1")
     monkeypatch.setattr("nccltune.measure.bench.process.bench_path", lambda: tmp_path / "bench")
     err = cli("sweep", "-o", tmp_path / "study", code=3).err
     assert "error: no GPU" in err

@@ -104,14 +104,6 @@ def test_convert_from_a_matrix(tmp_path: Path, cli: Cli) -> None:
     assert "GPU0 0000:05:00.0" in out_of(cli, "show", str(file))
 
 
-def test_convert_from_options(cli: Cli) -> None:
-    found = parsed(cli, "convert", "--cpus", "2", "--switches", "2", "--pcie", "5x16",
-                   "--gpu-ids", "05:00.0,06:00.0")  # fmt: skip
-    assert found["file"] is None
-    assert found["issues"] == []
-    assert found["xml"].count("<pci ") == 4
-
-
 def test_convert_repairs_a_dump_and_names_omitted_devices(tmp_path: Path, cli: Cli) -> None:
     out = out_of(cli, "convert", path("virtual-switches"), "--pcie", "5")
     assert "2.5 GT/s" not in out

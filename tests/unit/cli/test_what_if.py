@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`topo what-if` and `topo calibrate` as commands: output and exit codes."""
+"""`topo what-if` as a command: output and exit codes."""
 
-import json
-import re
 from pathlib import Path
 
 import pytest
@@ -71,35 +69,6 @@ def test_changes_that_do_not_help_are_reported(cli: Cli) -> None:
     arguments = ["--env", "NCCL_NVLS_ENABLE=0", "--algorithm", "tree"]
     out = cli("topo", "what-if", DATA / "h200x4-dump.xml", *arguments).out
     assert "nothing asked here raises the ceiling" in out
-
-
-def test_a_study_gives_a_calibration_that_what_if_takes(tmp_path: Path, cli: Cli) -> None:
-    path = tmp_path / "calibration.json"
-    captured = cli("topo", "calibrate", "--from", H200, "-o", path)
-    assert re.search(r"^nvlink +0\.899 ", captured.out, re.M)
-    assert "what-if" in captured.err
-    assert set(json.loads(path.read_text())["values"]) == {"nvlink", "tree_nvlink"}
-    answer = cli("topo", "what-if", H200, "--calibration", path, "--json").document
-    assert answer["settings"] == {"NCCL_NVLS_ENABLE": "0"}, "the study's own"
-    assert answer["now"]["busbw_gb_per_s"] == pytest.approx(354.4, abs=0.1)
-
-
-def test_calibrate_json(cli: Cli) -> None:
-    answer = cli("topo", "calibrate", "--from", H200, "--json").document
-    assert answer["used"]["nvlink"]["samples"] == 24
-    assert answer["calibration"]["values"]["p2p_write"]["value"] == 0.92
-
-
-def test_emulated_nodes_cannot_calibrate_nics(cli: Cli) -> None:
-    err = cli("topo", "calibrate", "--from", EXAMPLES / "h200x4-as-4-nodes", code=2).err
-    assert "no NIC was in the way" in err
-
-
-def test_calibrate_without_a_gpu_exits_with_3(
-    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NCCLTUNE_NATIVE_DIR", str(tmp_path))
-    assert "error:" in cli("topo", "calibrate", "-o", tmp_path / "study", code=3).err
 
 
 def test_a_clouds_file_is_not_sure_and_recommends_nothing(tmp_path: Path, cli: Cli) -> None:

@@ -91,4 +91,4 @@ def test_what_decides_is_where_the_table_says(row: Row) -> None:
 
 def test_the_tables_are_found() -> None:
     pages = {row.page for row in rows()}
-    assert pages >= {"where.md", "sweep.md", "p2p-settings.md", "sendrecv-tuning.md", "verify.md"}
+    assert pages >= {"where.md", "sweep.md", "sendrecv-tuning.md", "verify.md"}

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.app.env import deployment
-from nccltune.app.net_env import net_deployment
-from nccltune.app.sendrecv_env import sendrecv_deployment
+from nccltune.app.env import deployment, net_deployment, sendrecv_deployment
 from tests.programs import completed
 
 PACKAGING = Path(__file__).parents[3] / "packaging"

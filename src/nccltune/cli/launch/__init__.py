@@ -3,7 +3,6 @@
 
 run.py             start a job and store its results
 render.py          print the command or file that starts a job
-sweep.py           measure choices with nccl-tests binaries
 run_screen.py      a rendered job, meanings of its options, and the result of a run
 """
 
@@ -15,13 +14,11 @@ EPILOG = """\b
 Examples:
   nccltune launch run job.toml --set hosts=node1,node2 -o studies/a
   nccltune launch render --nodes 2 --launcher slurm -- all_reduce_perf -e 8G
-  nccltune launch sweep nccl-tests/build -o studies/a
 """
 SECTIONS = {
     "Verbs": {
         "run": "start a test on one node or many, follow it, keep its table in a study",
         "render": "print the command or file that starts a test, or what each option means",
-        "sweep": "measure choices with nccl-tests binaries, one process a choice",
     }
 }
 """Every verb with its one-line help."""

@@ -29,7 +29,7 @@ def command(form: "LineFormat", plugin: Path | None, nccl_version: str | None) -
     Nothing is installed or changed; remove the lines and NCCL uses its own sockets again. Settings
     of this shell that are in the way are named on stderr.
     """
-    from nccltune.app.net_env import net_deployment
+    from nccltune.app.env import net_deployment
     from nccltune.cli.env_screen import show_deployment
 
     show_deployment(net_deployment(plugin=plugin, nccl=nccl_version), form)

@@ -29,7 +29,7 @@ def command(study: Path | None, form: "LineFormat", library: Path | None) -> Non
     With a STUDY also what its comparisons recommend (sendrecv sweep). Nothing is installed or
     changed. Settings of this shell that are in the way are named on stderr.
     """
-    from nccltune.app.sendrecv_env import sendrecv_deployment
+    from nccltune.app.env import sendrecv_deployment
     from nccltune.cli.env_screen import show_deployment
     from nccltune.model.errors import InputError
 

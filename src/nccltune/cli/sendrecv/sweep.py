@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nccltune.cli.options import COPIES, LAUNCH, binds, option
-from nccltune.cli.output import next_step, print_result, stdout
+from nccltune.cli.options import LAUNCH, binds, option, options, output_option
+from nccltune.cli.output import (
+    hanging,
+    is_json,
+    next_step,
+    print_json,
+    print_result,
+    stdout,
+    styled,
+)
+from nccltune.cli.progress import seconds_words
 from nccltune.cli.verb import verb
 from nccltune.model.sizes import format_bytes
 
@@ -29,14 +38,18 @@ Examples:
 
 
 @verb(epilog=EPILOG, dry_run=True)
-@COPIES
+@output_option("path", "the study; an interrupted comparison goes on there.", required=True)
+@option("--library", more=" to measure  [default: the installed one]")
+@option("--gpus", more="  [default: all]")
+@options("--replay", "--budget")
+@option("--gain-threshold", "noise_floor", more=": a difference below it is noise.", default="2%")
+@options("--nccl", "--seed")
 @option("--sizes", default="4K-256M")
 @option(
     "--rounds",
     "pairs",
     more=", each of a process with NCCL and one with copy engines  [default: 6]",
 )
-@click.option("--policies", is_flag=True, help="Also measure VCCL's policy with its settings.")
 @click.option("--load", is_flag=True, help="Compare while the GPUs compute, as training does.")
 @binds(scope="nccltune.measure.experiments.copies.experiment:CopiesScope", request=LAUNCH)
 def command(
@@ -49,7 +62,7 @@ def command(
     same command goes on where it stopped.
     """
     from nccltune.app.sendrecv_sweep import compare_copies, plan_copies
-    from nccltune.cli.experiment_screen import ExperimentScreen
+    from nccltune.cli.measure_screen import ExperimentScreen
     from nccltune.cli.requests import launch_at
     from nccltune.model.errors import InputError
 
@@ -66,33 +79,51 @@ def command(
     print_result(verdict, show, verdict, path)
 
 
+_INDENT = 11
 _SHORT = {"native": "native", "copy engine": "copy"}
 """Short names of the carriers of messages, for a narrow column."""
 
 
 def show_plan(plan: CopiesPlan) -> None:
     """Print the plan of a comparison."""
-    from nccltune.cli.experiment_screen import show_process_plan
-    from nccltune.measure.experiments.copies.settings import label
-
-    lines = [("pairs", f"{plan.pairs} of native and copy engine")]
-    lines += [("policy", label(settings)) for settings in plan.policies]
-    policies = [settings.recorded for settings in plan.policies]
-    show_process_plan(plan, {"pairs": plan.pairs, "policies": policies}, lines)
+    if is_json():
+        cost = {"processes": plan.processes, "total_seconds": plan.seconds}
+        print_json({"platform": plan.platform, "pairs": plan.pairs, **cost})
+        return
+    out = stdout()
+    out.print(f"platform   {plan.platform.title}")
+    hanging(out, ("pairs      ", "dim"), _INDENT, f"{plan.pairs} of native and copy engine", "dim")
+    out.print(
+        f"Would start about {plan.processes} processes: some {seconds_words(plan.seconds)}. "
+        "Nothing was measured or written."
+    )
 
 
 def show(verdict: CopiesVerdict, study: Path) -> None:
     """Print a verdict and its evidence."""
-    from nccltune.cli.experiment_screen import show_end, show_head, show_settings
-
     out = stdout()
-    show_head(verdict, "compare")
-    is_default = verdict.from_bytes == verdict.default_from_bytes
-    lead = "because" if verdict.decided else ""
-    show_settings(verdict, lead, " (the default)" if is_default else "")
+    before = f" and {verdict.known} from before" if verdict.known else ""
+    ended = " · the budget is spent: the same command goes on" if verdict.reason == "budget" else ""
+    recorded = " recorded" if verdict.replay else ""
+    out.print(
+        f"{'replay' if verdict.replay else 'compare':<11}{verdict.processes} processes{before} in "
+        f"{seconds_words(verdict.seconds)}{recorded} · one start's mean repeats within "
+        f"{100 * verdict.noise:.2g} %{ended}"
+    )
+    note = " (the default)" if verdict.from_bytes == verdict.default_from_bytes else ""
+    for name, value in verdict.settings.items():
+        out.print(styled("set        ", (f"{name}={value}", "bold green"), note))
+    if verdict.decided:
+        hanging(out, "because    ", _INDENT, verdict.why)
+    else:
+        hanging(out, ("set nothing  ", "bold"), 13, verdict.why)
     _table(out, verdict)
-    _policies(out, verdict)
-    show_end(verdict, study, verdict.carried)
+    for name, why in verdict.failed.items():
+        out.print(styled(("failed", "yellow"), f"     {name}: {why}"))
+    if verdict.carried is not None:
+        ways = ", ".join(f"{way} {messages}" for way, messages in verdict.carried.items())
+        hanging(out, "messages   ", _INDENT, ways)
+    out.print(f"study      {study}")
     if verdict.decided:
         next_step("nccltune sendrecv env", study)
 
@@ -122,26 +153,3 @@ def _loads(point: SizePoint) -> str:
     if both == (None, None):
         return ""
     return " / ".join("-" if value is None else f"{value:.2f}x" for value in both)
-
-
-def _policies(out: Console, verdict: CopiesVerdict) -> None:
-    from nccltune.measure.engine.settings import Settings
-    from nccltune.measure.experiments.copies.settings import label
-
-    if not verdict.policies:
-        return
-    out.print(f"{'policy':<34}{'starts':>7}{'over native':>13}  95 % CI    over copy engine")
-    for point in verdict.policies:
-        gain = point.over_native
-        out.print(
-            f"{label(Settings.of(point.settings)):<34}{gain.processes:>7}{gain.gain:>12.2f}x"
-            f"  {f'{gain.low:.2f}-{gain.high:.2f}':<11}{point.over_copy_engine:.2f}x"
-        )
-    if verdict.proof is not None:
-        proof = verdict.proof
-        out.print(
-            f"proof      {label(Settings.of(verdict.champion or {}))} over copy engine: "
-            f"{proof.gain:.2f}x ({proof.low:.2f}-{proof.high:.2f})"
-        )
-    elif verdict.champion is None:
-        out.print("policy     none is ahead of copy engines without one beyond noise")

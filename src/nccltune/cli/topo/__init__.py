@@ -3,7 +3,6 @@
 
 show.py              show the tree and the paths
 what_if.py           compute the bandwidth limit after a change
-calibrate.py         measure the efficiencies of this platform's links
 convert.py           write a topology file for NCCL
 show_screen.py       tree, links and paths
 what_if_screen.py    the bandwidth limit now and after each change
@@ -25,12 +24,15 @@ SECTIONS = {
     "Verbs": {
         "show": "show the machine as a tree: links, bandwidths, NCCL's paths",
         "what-if": "compute what a setting, a NIC elsewhere or more nodes would change",
-        "calibrate": "measure what this platform's links reach, for `topo what-if`",
         "convert": "write a topology file for NCCL, for a virtual machine that shows no tree",
     }
 }
 """Every verb with its one-line help."""
-_MOVED = {"write": "topo convert", "lint": "lint FILES"}
+_MOVED = {
+    "calibrate": "topo what-if --calibration FILE",
+    "write": "topo convert",
+    "lint": "lint FILES",
+}
 
 
 @click.group(

@@ -20,7 +20,6 @@ Examples:
   nccltune topo convert topo.txt --pcie 5 --gpu-ids 0000:05:00.0,0000:06:00.0 \\
       --nic-ids mlx5_0=0000:07:00.0 -o vm.xml    the host's nvidia-smi topo -m, the VM's bus ids
   nccltune topo convert dump.xml --pcie 5 -o vm.xml    a VM's own dump
-  nccltune topo convert --cpus 2 --switches 4 --pcie 4x16 --gpu-ids ... -o vm.xml
   NCCL_TOPO_FILE=$PWD/vm.xml NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=GRAPH ...    use it
 """
 
@@ -32,15 +31,6 @@ Examples:
     "--nic-ids", metavar="[NAME=]BUS-ID,...", help="Bus ids of NICs, by name or in order."
 )
 @click.option(
-    "--cpus", type=click.IntRange(1, 64), metavar="N", help="NUMA nodes, where there is no FILE."
-)
-@click.option(
-    "--switches",
-    type=click.IntRange(1, 128),
-    metavar="N",
-    help="Switches, where there is no FILE.",
-)
-@click.option(
     "--pcie", metavar="GEN[xLANES]", help="Links that FILE does not describe, such as 5x16."
 )
 @output_option("output", "the XML file  [default: stdout]", metavar="FILE")
@@ -49,11 +39,10 @@ def command(request: ConvertRequest, output: Path | None, dry_run: bool) -> int:
     """Write a file for NCCL_TOPO_FILE: the tree of switches that a virtual machine does not show.
 
     The tree comes from FILE (the host's nvidia-smi topo -m, a topology XML whose links are
-    wrong), from --cpus and --switches, over which GPUs and NICs are spread evenly in order, or
-    from this machine. Bus ids of GPUs and NICs must be those inside the virtual machine; those of
-    switches are made up, which NCCL allows. What FILE does not describe of CPUs is taken from this
-    machine: write the file on the virtual machine it is for. Exit code 1 where `nccltune lint`
-    still finds something in what was written.
+    wrong) or from this machine. Bus ids of GPUs and NICs must be those inside the virtual machine;
+    those of switches are made up, which NCCL allows. What FILE does not describe of CPUs is taken
+    from this machine: write the file on the virtual machine it is for. Exit code 1 where `nccltune
+    lint` still finds something in what was written.
     """
     from nccltune.app.topo_convert import convert
 

@@ -43,7 +43,7 @@ _NODES = click.IntRange(1, 1 << 20)
 @option("--nccl-version", more="  [default: the newest known]")
 @click.option(
     "--calibration",
-    help="Measured efficiencies (`nccltune topo calibrate`)  [default: built in]",
+    help="Own figures of what links reach  [default: built in]",
     **FILE,
 )
 @click.option(

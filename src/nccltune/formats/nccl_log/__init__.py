@@ -13,6 +13,5 @@ run_settings.py  view: version, scale, settings and choices of a process
 run.py           view: hardware, graphs and connections of a run
 calls.py         the calls of a job, one line for each call and rank
 alarms.py        view: signs of a broken platform
-model_table.py   the table of NCCL's cost model
 diagnostics.py   NCCL_RUN_DIAGNOSTICS, NCCL_RUN_RAS_DIAGNOSTICS and ncclras
 """

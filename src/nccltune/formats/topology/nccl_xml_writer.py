@@ -5,19 +5,19 @@ from collections.abc import Iterable, Iterator
 
 from nccltune.formats.topology.nccl_xml_rules import refusals
 from nccltune.model.errors import InputError
-from nccltune.model.topology import Cpu, Gpu, Net, Pci, Topology
+from nccltune.model.topology import Cpu, Pci, Topology
 
 _FORBIDDEN = frozenset("<>&\"'\t\n\r")
 
 
-def write_topology(topology: Topology, *, skeleton: bool, comments: Iterable[str] = ()) -> str:
+def write_topology(topology: Topology, comments: Iterable[str] = ()) -> str:
     """Return the text of a file for NCCL_TOPO_FILE.
 
-    A `skeleton` has only the PCI tree. NCCL adds the GPUs that a job uses, their NVLinks and the
-    NICs. Raises InputError if NCCL would refuse the file.
+    It has only the PCI tree. NCCL adds the GPUs that a job uses, their NVLinks and the NICs.
+    Raises InputError if NCCL would refuse the file.
     """
     lines = [f"<!-- {comment.replace('--', '- -')} -->" for comment in comments]
-    inside = [line for cpu in topology.cpus for line in _cpu(cpu, skeleton)]
+    inside = [line for cpu in topology.cpus for line in _cpu(cpu)]
     facts: dict[str, object] = {"version": topology.version or "1", "name": topology.name}
     lines += _element("system", facts, inside)
     text = "".join(f"{line}\n" for line in lines)
@@ -54,9 +54,8 @@ def _value(key: str, value: object) -> str:
     return text
 
 
-def _cpu(cpu: Cpu, skeleton: bool) -> Iterator[str]:
+def _cpu(cpu: Cpu) -> Iterator[str]:
     facts: dict[str, object] = {
-        "host_hash": None if skeleton else cpu.host_hash,
         "numaid": cpu.numa if cpu.numa is not None else -1,
         "affinity": cpu.affinity,
         "arch": cpu.arch,
@@ -64,13 +63,11 @@ def _cpu(cpu: Cpu, skeleton: bool) -> Iterator[str]:
         "familyid": cpu.family,
         "modelid": cpu.model,
     }
-    inside = [line for device in cpu.devices for line in _pci(device, skeleton)]
-    if cpu.nets and not skeleton:
-        inside += _nic(cpu.nets)
+    inside = [line for device in cpu.devices for line in _pci(device)]
     yield from _element("cpu", facts, inside)
 
 
-def _pci(device: Pci, skeleton: bool) -> Iterator[str]:
+def _pci(device: Pci) -> Iterator[str]:
     facts: dict[str, object] = {
         "busid": device.bus_id,
         "class": device.class_code,
@@ -81,38 +78,7 @@ def _pci(device: Pci, skeleton: bool) -> Iterator[str]:
         "link_speed": device.speed,
         "link_width": device.width,
     }
-    inside = [line for child in device.children for line in _pci(child, skeleton)]
+    inside = [line for child in device.children for line in _pci(child)]
     for target in device.switch_links:
         inside += _element("pcilink", {"target": target}, [])
-    if not skeleton and device.gpu is not None:
-        inside += _gpu(device.gpu)
-    if not skeleton and device.nets:
-        inside += _nic(device.nets)
     yield from _element("pci", facts, inside)
-
-
-def _gpu(gpu: Gpu) -> Iterator[str]:
-    inside: list[str] = []
-    for link in gpu.nvlinks:
-        facts: dict[str, object] = {
-            "target": link.target, "count": link.count, "tclass": link.target_class
-        }  # fmt: skip
-        inside += _element("nvlink", facts, [])
-    for chip in gpu.c2c:
-        inside += _element("c2c", {"bw": chip.mb_per_s, "count": chip.count}, [])
-    yield from _element(
-        "gpu", {"dev": gpu.index, "sm": gpu.sm, "rank": gpu.rank, "gdr": gpu.gdr}, inside
-    )
-
-
-def _nic(nets: tuple[Net, ...]) -> Iterator[str]:
-    inside: list[str] = []
-    for net in nets:
-        facts: dict[str, object] = {
-            "name": net.name, "dev": net.index, "latency": net.latency_us,
-            "speed": net.mbit_per_s, "port": net.port, "guid": net.guid,
-            "maxconn": net.max_connections, "gdr": net.gdr, "coll": net.coll,
-            "rail": net.rail, "plane": net.plane,
-        }  # fmt: skip
-        inside += _element("net", facts, [])
-    yield from _element("nic", {}, inside)

@@ -6,7 +6,6 @@ process.py        the bench on this machine
 with_launcher.py  the bench under mpirun, srun or kubectl
 pods.py           Kubernetes pods that several benches and programs use one after the other
 identity.py       the platform that a bench runs on, and its topology file; whether a study is of it
-gpus.py           GPUs and driver version, from the driver
 mps.py            NVIDIA's MPS daemon, for ranks that share a GPU
 conditions.py     properties of the calls, and NCCL settings that restrict what can be measured
 """

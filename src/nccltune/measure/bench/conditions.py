@@ -49,8 +49,6 @@ def conditions(collective: Collective) -> tuple[str, str | None, int | None]:
     )
 
 
-FILTERING = ("NCCL_ALGO", "NCCL_PROTO")
-"""If set, NCCL offers a tuner plugin only what these allow, in all versions."""
 _RESTRICTING = {
     "NCCL_ALGO": "only these algorithms can be chosen",
     "NCCL_PROTO": "only these protocols can be chosen",

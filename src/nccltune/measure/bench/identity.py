@@ -12,8 +12,7 @@ import msgspec
 from nccltune.formats.importing.hardware import kept
 from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.measure.bench.conversation import Hello
-from nccltune.measure.bench.gpus import driver_version, topology_hash
-from nccltune.measure.bench.process import Launch
+from nccltune.measure.bench.process import Launch, driver_version, topology_hash
 from nccltune.model.errors import StudyError
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study

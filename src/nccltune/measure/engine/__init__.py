@@ -6,7 +6,6 @@ scheduler.py            runs tasks in order until no task is left or the budget 
 
 Executors:
 communicator.py         one bench with one communicator; the choice is switched between calls
-replay.py               recorded processes instead of GPUs
 replayed_bench.py       a bench without GPUs, whose timings are drawn from a recording
 recording.py            the timings and predictions of a recording
 program.py              nccl-tests or any other program, run to its end
@@ -14,12 +13,6 @@ program.py              nccl-tests or any other program, run to its end
 Record:
 record.py               append-only files of a study; the summary of a run
 point_record.py         the timings and failures of a sweep in one communicator
-process_record.py       processes with their settings: every timing, and which processes ended
 
-Experiments that compare settings (a *default* is a process with NCCL's default settings, a
-*candidate* one with the settings to compare):
-settings_experiment.py  the base class: budget, resumption, time estimate, order of processes
-settings.py             a set of settings, and those in effect by NCCL's log
 workload.py             the calls that each process times
-gains.py                gains over the neighbouring defaults, and their noise
 """

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The calls that every process of an experiment times, whatever its settings are.
 
-A *call* is one collective at one size. Send/recv is what the experiments optimise; other
-collectives are timed to see whether the settings slow them down.
+A *call* is one collective at one size.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,17 +13,12 @@ from nccltune.measure.bench.conversation import Measure
 from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
 
-RACED = Collective.SENDRECV
-ELSEWHERE = (Collective.ALLTOALL, Collective.ALLREDUCE)
-"""What settings of send/recv may slow down: all-to-all uses it, every collective its buffers."""
 REPEATS = 3
 """Timings of a call in one process; their median counts once, as processes differ more."""
 _LEAST_ITERATIONS = 3
 _WARMUP = 1
 _FIRST_WARMUP = 3
 """Untimed calls before the first timing of a size, for connections and buffers."""
-_ELEMENT_BYTES = 4
-_VECTOR_BYTES = 16
 _GUESS_US = 10.0
 _GUESS_BYTES_PER_US = 100e3
 """Assumed speed of a call before its first timing, about NVLink's."""
@@ -91,34 +85,3 @@ class Workload(NamedTuple):
                 for collective, sizes in self.sizes.items()
             }
         )
-
-
-def workload(
-    low: int,
-    high: int,
-    ranks: int,
-    able: Sequence[str],
-    elsewhere: Sequence[Collective] = ELSEWHERE,
-    *,
-    load: bool = False,
-) -> Workload:
-    """Return a workload of send/recv and what the bench can measure of `elsewhere`.
-
-    Each size of send/recv is twice the one before, of the collectives four times.
-    """
-    raced = _sizes(low, high, 2, _VECTOR_BYTES if low >= _VECTOR_BYTES else _ELEMENT_BYTES)
-    found = {RACED: raced}
-    for collective in elsewhere:
-        if collective.value in able:
-            step = ranks * _VECTOR_BYTES if collective is Collective.ALLTOALL else _VECTOR_BYTES
-            found[collective] = _sizes(max(low, step), max(high, step), 4, step)
-    return Workload(found, load)
-
-
-def _sizes(low: int, high: int, factor: int, step: int) -> list[int]:
-    sizes = []
-    size = low
-    while size < high:
-        sizes.append(size)
-        size *= factor
-    return sorted({max(1, round(size / step)) * step for size in (*sizes, high)})

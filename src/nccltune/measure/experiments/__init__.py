@@ -2,8 +2,6 @@
 """The experiments. `measure/engine` has the code that they share.
 
 choices.py   compare NCCL's choices with its default, in one communicator
-p2p/         find the best settings of NCCL's own send/recv
-copies/      compare NCCL's send/recv with copy engines: from which message size, in which chunks
+copies/      compare NCCL's send/recv with copy engines: from which message size
 ab/          A/B-test a proposed setting in alternating runs
-nccl_tests/  compare NCCL's choices with its default, with a site's nccl-tests binaries
 """

@@ -3,5 +3,4 @@
 
 load.py     read a file of any supported format
 vm_file.py  write a topology file for a virtual machine
-tree.py     links arranged as trees
 """

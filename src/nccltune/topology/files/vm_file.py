@@ -8,7 +8,7 @@ import msgspec
 
 from nccltune.formats.topology.cpu_list import all_of
 from nccltune.model.errors import InputError
-from nccltune.model.topology import Cpu, Dialect, Gpu, Net, Pci, Topology
+from nccltune.model.topology import Cpu, Net, Pci, Topology
 from nccltune.topology.hardware import bandwidth
 
 SPEEDS = {
@@ -50,48 +50,6 @@ def parse_bus_ids(text: str) -> list[tuple[str | None, str]]:
     if len(set(taken)) < len(taken):
         raise InputError("a bus id is in the list twice", hint="each device has its own")
     return found
-
-
-def even_tree(cpus: int, switches: int, gpus: int, nics: int) -> Topology:
-    """Return a topology with GPUs and NICs spread evenly over switches, these over CPUs.
-
-    Bus ids are placeholders. Raises InputError if GPUs or switches do not divide evenly.
-    """
-    for what, number, over, whom in (
-        ("switches", switches, cpus, "CPUs"), ("GPUs", gpus, switches, "switches"),
-    ):  # fmt: skip
-        if number < over or number % over:
-            raise InputError(
-                f"{number} {what} cannot be spread evenly over {over} {whom}",
-                hint="write the tree by hand, or use the output of nvidia-smi topo -m",
-            )
-    trees = []
-    for place in range(switches):
-        devices = [
-            Pci(bus_id=f"fff0:{index:02x}:00.0", class_code="0x030200", gpu=Gpu(index=index))
-            for index in _share(gpus, switches, place)
-        ] + [
-            Pci(
-                bus_id=f"fff1:{index:02x}:00.0", class_code="0x020000",
-                nets=(Net(name=f"nic{index}", index=index),),
-            )
-            for index in _share(nics, switches, place)
-        ]  # fmt: skip
-        bus_id = f"ffff:ff:{place + 1 & 31:02x}.{place + 1 >> 5}"
-        trees.append(Pci(bus_id=bus_id, class_code="0x060400", children=tuple(devices)))
-    return Topology(
-        source="options",
-        dialect=Dialect.SMI,
-        cpus=tuple(
-            Cpu(numa=numa, devices=tuple(trees[place] for place in _share(switches, cpus, numa)))
-            for numa in range(cpus)
-        ),
-    )
-
-
-def _share(number: int, parts: int, place: int) -> range:
-    """Return the indexes of group `place` of `parts` groups, as equal as possible."""
-    return range(number * place // parts, number * (place + 1) // parts)
 
 
 def with_bus_ids(

@@ -9,7 +9,6 @@ flows.py        amounts that each channel sends over each link
 ceiling.py      the ceiling, computed from loads by max-min fair shares
 settings.py     settings that change flows
 calibration.py  cost of each kind of flow (calibration.json)
-derive.py       calibration from measurements
 measured.py     ceilings for the collectives and scales of a study
 what_if.py      effect of a hardware or settings change on the ceiling
 """

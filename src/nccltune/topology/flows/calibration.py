@@ -20,7 +20,7 @@ from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
 from nccltune.model.sample import SCHEMA_VERSION
 from nccltune.topology.hardware.links import Link, LinkKind
-from nccltune.topology.nccl_model.flow_kind import FlowKind
+from nccltune.topology.nccl_model.routes import FlowKind
 
 Share = Annotated[float, msgspec.Meta(gt=0, le=2)]
 
@@ -115,7 +115,7 @@ def read_calibration(path: Path) -> Calibration:
         raise InputError(
             f"is not a calibration file: {error}",
             where=str(path),
-            hint="make one: nccltune topo calibrate --from STUDY -o FILE",
+            hint="docs/reference/what-if.md has an example",
         ) from error
     if own.schema_version > SCHEMA_VERSION:
         raise InputError(
@@ -128,7 +128,7 @@ def read_calibration(path: Path) -> Calibration:
             "has efficiencies relative to the bandwidth that NCCL books, as earlier releases wrote "
             "them; they are now relative to what the wires carry",
             where=str(path),
-            hint="make it again: nccltune topo calibrate --from STUDY -o FILE",
+            hint="divide by what the wires carry instead: docs/reference/what-if.md",
         )
     for name in own.values:
         if name not in defaults().values:

@@ -13,8 +13,7 @@ from nccltune.model.choice import Algorithm
 from nccltune.topology.flows.calibration import Calibration, tree_figure
 from nccltune.topology.flows.flows import Flows, loads_of
 from nccltune.topology.hardware.links import Link
-from nccltune.topology.nccl_model.flow_kind import FlowKind
-from nccltune.topology.nccl_model.routes import NodeRoutes
+from nccltune.topology.nccl_model.routes import FlowKind, NodeRoutes
 
 _EQUAL = 1e-9
 """Relative tolerance: links that fill up at rates within it count as full at the same rate."""

@@ -21,8 +21,7 @@ from nccltune.topology.hardware.change import devices_of
 from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out
 from nccltune.topology.hardware.links import Link, LinkKind
 from nccltune.topology.hardware.subset import first_gpus, only_nics
-from nccltune.topology.nccl_model.flow_kind import FlowKind
-from nccltune.topology.nccl_model.routes import NodeRoutes, node_routes
+from nccltune.topology.nccl_model.routes import FlowKind, NodeRoutes, node_routes
 from nccltune.topology.nccl_model.search import Searched, SearchResult, search
 from nccltune.topology.nccl_model.settings import PathSettings
 

@@ -18,10 +18,9 @@ from nccltune.model.collective import Collective
 from nccltune.topology.flows.calibration import Calibration
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.links import Link, LinkKind
-from nccltune.topology.hardware.local import best_route_indexes
-from nccltune.topology.nccl_model.flow_kind import FlowKind
-from nccltune.topology.nccl_model.routes import Leg, NodeRoutes, Route, twins
+from nccltune.topology.nccl_model.routes import FlowKind, Leg, NodeRoutes, Route, twins
 from nccltune.topology.nccl_model.search import Searched, SearchResult
+from nccltune.topology.nccl_model.search_order import best_route_indexes
 from nccltune.topology.nccl_model.search_rules import Ring
 
 

@@ -15,7 +15,7 @@ from nccltune.topology.flows.calibration import Calibration
 from nccltune.topology.flows.expect import Expected, expect
 from nccltune.topology.flows.settings import READ
 from nccltune.topology.hardware.classify import with_named_gpus
-from nccltune.topology.nccl_model.flow_kind import FlowKind
+from nccltune.topology.nccl_model.routes import FlowKind
 from nccltune.topology.nccl_model.settings import known_version
 
 

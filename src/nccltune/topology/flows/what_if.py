@@ -13,7 +13,7 @@ from nccltune.topology.flows.calibration import Calibration
 from nccltune.topology.flows.expect import UNMEASURED, Expected, expect
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.change import nets_of
-from nccltune.topology.nccl_model.flow_kind import FlowKind
+from nccltune.topology.nccl_model.routes import FlowKind
 
 
 class WhatIfChange(msgspec.Struct, frozen=True):

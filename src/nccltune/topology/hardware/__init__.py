@@ -7,7 +7,6 @@ links.py       vertices and directed links
 classify.py    NCCL's kind of a PCI device, and models of GPUs (gpu_models.toml)
 bandwidth.py   NCCL's bandwidth of a link (bandwidths.toml)
 fill_in.py     GPUs and NVLinks that a file leaves to detection (node_shapes.toml)
-local.py       assignment of NICs to GPUs
 subset.py      a node with only some GPUs and NICs, such as those of NCCL_IB_HCA
 change.py      walk and change a topology
 """

@@ -61,11 +61,6 @@ def move_nic(topology: Topology, nic: str, place: str) -> Topology:
     `place` is the new parent: the bus id of a switch or a CPU (`CPU0`). A GPU (`GPU0`) stands for
     its own parent. Raises InputError if `nic` is not a NIC of the topology, or if the topology does
     not have `place`.
-
-    >>> from nccltune.topology.files.vm_file import even_tree
-    >>> moved = move_nic(even_tree(cpus=1, switches=2, gpus=4, nics=2), "nic0", "CPU0")
-    >>> [net.name for device in moved.cpus[0].devices for net in device.nets]
-    ['nic0']
     """
     device = _device(topology, nic)
     if not device.nets:

@@ -6,5 +6,4 @@ issue.py    an issue: severity, place, text
 shape.py    PCI trees that no real machine has
 links.py    PCIe links for which NCCL assumes a wrong bandwidth, and broken NVLinks
 balance.py  badly placed GPUs and NICs: no NIC near, shared uplinks, narrow slots
-graphs.py   graph files that do not match the machine
 """

@@ -25,8 +25,7 @@ from nccltune.formats.topology.graph_xml import Pattern
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.links import LinkKind
 from nccltune.topology.nccl_model.routes import NodeRoutes
-from nccltune.topology.nccl_model.search_attempts import SearchAttempts
-from nccltune.topology.nccl_model.search_heads import HeadAttempts
+from nccltune.topology.nccl_model.search_attempts import HeadAttempts, SearchAttempts
 from nccltune.topology.nccl_model.search_order import SearchOrder
 from nccltune.topology.nccl_model.search_rules import (
     BestChannels,

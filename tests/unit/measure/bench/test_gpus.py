@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nccltune.measure.bench.gpus import LIBRARY, NVML, visible_gpus
+from nccltune.measure.bench.process import LIBRARY, NVML, visible_gpus
 from nccltune.model.errors import PlatformError
 
 

@@ -50,7 +50,7 @@ def test_the_driver_is_the_kernels(
     text: str, version: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "version"
-    monkeypatch.setattr("nccltune.measure.bench.gpus.DRIVER_VERSION", path)
+    monkeypatch.setattr("nccltune.measure.bench.process.DRIVER_VERSION", path)
     assert platform().driver_version is None
     path.write_text(text)
     assert platform().driver_version == version

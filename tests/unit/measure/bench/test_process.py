@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.measure.bench import gpus
+from nccltune.measure.bench import process as bench_process
 from nccltune.measure.bench.conversation import BenchPoint, Measure
 from nccltune.measure.bench.process import Bench, Launch, command_lines
 from nccltune.model.collective import Collective
@@ -169,7 +169,7 @@ def test_more_nodes_than_processes_cannot_be() -> None:
 
 
 def test_no_driver_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpus, "LIBRARY", "libnccltune-no-such-driver.so.1")
+    monkeypatch.setattr(bench_process, "LIBRARY", "libnccltune-no-such-driver.so.1")
     with pytest.raises(PlatformError, match="no GPU: libnccltune-no") as caught:
         command_lines(["bench"], Launch(), 1)
     assert "--replay" in (caught.value.hint or "")

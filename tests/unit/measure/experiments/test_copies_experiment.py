@@ -1,38 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The comparison of NCCL with copy engines, on machines whose curves are known."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from nccltune.measure.engine.process_record import ProcessRecord
-from nccltune.measure.engine.replay import replay
 from nccltune.measure.engine.scheduler import ExperimentStatus
-from nccltune.measure.engine.settings import DEFAULT, Settings
 from nccltune.measure.experiments.copies.experiment import CopiesExperiment, CopiesScope
-from nccltune.measure.experiments.copies.order import POLICY_STARTS, PROOF_PAIRS
-from nccltune.measure.experiments.copies.preload import SENDRECV
-from nccltune.measure.experiments.copies.settings import (
-    BUFFER,
-    CHANNELS,
-    CHUNK,
-    COPY_ENGINE,
-    DEFAULT_FROM,
-    FROM,
-    ON,
-    POLICY,
-    STEPS,
-    policies,
-)
-from nccltune.measure.experiments.copies.threshold import Effect
-from nccltune.measure.experiments.copies.verdict import CopiesVerdict
+from nccltune.measure.experiments.copies.processes import replay
+from nccltune.measure.experiments.copies.record import SENDRECV, UNDER_LOAD, ProcessRecord
+from nccltune.measure.experiments.copies.settings import DEFAULT_FROM, FROM, ON, Carrier
+from nccltune.measure.experiments.copies.verdict import CopiesVerdict, Effect
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, LaunchError, PlatformError, StudyError
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
-from tests.unit.measure.experiments.p2p_machine import (
+from tests.unit.measure.experiments.copies_machine import (
     K,
     M,
     Machine,
@@ -45,18 +29,14 @@ from tests.unit.measure.experiments.p2p_machine import (
 WANTED = CopiesScope(64 * K, 64 * M)
 
 
-def crossing(at: int, policy: Callable[[Settings], float] = lambda _: 1.0) -> Model:
-    """Return times: a copy engine is slower than NCCL below `at` bytes and faster from there on.
+def crossing(at: int) -> Model:
+    """Return times: a copy engine is slower than NCCL below `at` bytes and faster from there on."""
 
-    Policies are faster than that by a factor.
-    """
-
-    def model(settings: Settings, collective: Collective, size: int) -> float:
+    def model(carrier: Carrier, size: int) -> float:
         native = 8 + size / 150e3
-        if settings == DEFAULT:
+        if carrier is Carrier.NATIVE:
             return native
-        time_us = native * 1.3 if size < at else native / 1.3
-        return time_us / policy(settings) if settings.words else time_us
+        return native * 1.3 if size < at else native / 1.3
 
     return model
 
@@ -86,7 +66,7 @@ def test_a_known_crossing_is_found(tmp_path: Path, at: int, seed: int) -> None:
         assert point.gain.gain == pytest.approx(true, rel=0.02)
         assert point.gain.processes == WANTED.pairs
     # A probe, and six pairs of neighbours in alternating order.
-    pair = [DEFAULT, COPY_ENGINE]
+    pair = [Carrier.NATIVE, Carrier.COPY_ENGINE]
     assert machine.started == [*pair, *pair[::-1]] * 3
     assert verdict.processes == 13
 
@@ -106,8 +86,8 @@ def test_never_faster_is_off(tmp_path: Path) -> None:
 def test_what_noise_hides_leaves_the_default(tmp_path: Path) -> None:
     """The noise is twice the gain or cost of a copy engine."""
 
-    def model(settings: Settings, collective: Collective, size: int) -> float:
-        return (8 + size / 150e3) * (1.0 if settings == DEFAULT else 1.02)
+    def model(carrier: Carrier, size: int) -> float:
+        return (8 + size / 150e3) * (1.0 if carrier is Carrier.NATIVE else 1.02)
 
     kept = 0
     for seed in range(12):
@@ -122,8 +102,8 @@ def test_what_noise_hides_leaves_the_default(tmp_path: Path) -> None:
 def test_at_any_noise_the_threshold_moves_in_the_right_direction(
     tmp_path: Path, luck: float, noise: float, time: float
 ) -> None:
-    def model(settings: Settings, collective: Collective, size: int) -> float:
-        return (8 + size / 150e3) * (1.0 if settings == DEFAULT else time)
+    def model(carrier: Carrier, size: int) -> float:
+        return (8 + size / 150e3) * (1.0 if carrier is Carrier.NATIVE else time)
 
     for seed in range(10):
         machine = Machine(model, luck=luck, noise=noise, seed=seed)
@@ -146,16 +126,16 @@ def test_a_drift_of_the_machine_decides_nothing(tmp_path: Path, drift: float) ->
 
 
 def test_what_does_not_run_is_off_and_tried_again(tmp_path: Path) -> None:
-    machine = Machine(crossing(1 * M), refused=lambda settings: settings == COPY_ENGINE)
+    machine = Machine(crossing(1 * M), refused=lambda carrier: carrier is Carrier.COPY_ENGINE)
     verdict = compare(tmp_path, machine)
     assert verdict.settings == {ON: 0}
     assert "did not run here: NCCL: unhandled system error" in verdict.why
-    assert machine.started.count(COPY_ENGINE) == 1
+    assert machine.started.count(Carrier.COPY_ENGINE) == 1
     assert compare(tmp_path, Machine(crossing(1 * M))).settings == {FROM: 1 * M}
 
 
 def test_wrong_contents_are_off(tmp_path: Path) -> None:
-    machine = Machine(crossing(1 * M), wrong=lambda settings: settings == COPY_ENGINE)
+    machine = Machine(crossing(1 * M), wrong=lambda carrier: carrier is Carrier.COPY_ENGINE)
     verdict = compare(tmp_path, machine)
     assert verdict.settings == {ON: 0}
     assert "came out wrong" in verdict.why
@@ -163,57 +143,7 @@ def test_wrong_contents_are_off(tmp_path: Path) -> None:
 
 def test_a_nccl_that_does_not_run_stops_it(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="came out wrong"):
-        compare(tmp_path, Machine(wrong=lambda settings: settings == DEFAULT))
-
-
-def test_policies_are_reported_and_not_recommended_where_they_are_no_faster(tmp_path: Path) -> None:
-    machine = Machine(crossing(1 * M, lambda _: 0.9))
-    verdict = compare(tmp_path, machine, WANTED._replace(policies=True))
-    assert verdict.settings == {FROM: 1 * M}
-    assert verdict.proof is None
-    assert [point.settings for point in verdict.policies] != []
-    assert len(verdict.policies) == len(policies())
-    for point in verdict.policies:
-        assert point.over_native.processes == POLICY_STARTS
-        assert point.over_copy_engine == pytest.approx(0.9, rel=0.02)
-        assert machine.started.count(Settings.of(point.settings)) == POLICY_STARTS
-
-
-def test_a_policy_that_is_faster_is_proven_and_left_to_its_user(tmp_path: Path) -> None:
-    def policy(settings: Settings) -> float:
-        return 1.15 if settings.numbers.get(STEPS) == 4 else 0.95
-
-    machine = Machine(crossing(1 * M, policy))
-    verdict = compare(tmp_path, machine, WANTED._replace(policies=True))
-    # A program may not allow a send to wait.
-    assert verdict.settings == {FROM: 1 * M}
-    assert f"set {POLICY}=vccl {STEPS}=4 only for programs that allow that" in verdict.why
-    assert verdict.proof is not None
-    assert verdict.proof.processes == PROOF_PAIRS
-    assert verdict.proof.gain == pytest.approx(1.15, rel=0.02)
-    again = compare(tmp_path, Machine(crossing(1 * M)), WANTED._replace(policies=True))
-    assert (again.processes, again.settings) == (0, verdict.settings)
-
-
-def test_policies_that_fail_are_named_and_do_not_stop_it(tmp_path: Path) -> None:
-    def refused(settings: Settings) -> bool:
-        return settings.numbers.get(CHANNELS) == 4
-
-    machine = Machine(crossing(1 * M), refused=refused)
-    verdict = compare(tmp_path, machine, WANTED._replace(policies=True))
-    assert verdict.settings == {FROM: 1 * M}
-    (failed,) = verdict.failed
-    assert f"{CHANNELS}=4" in failed
-
-
-def test_the_policies_vary_one_setting_each_within_their_buffer() -> None:
-    default, *varied = (item.recorded for item in policies())
-    assert default == {ON: 1, FROM: 4 * K, POLICY: "vccl"}
-    assert len({tuple(item.items()) for item in varied}) == len(varied) == 8
-    for item in varied:
-        (setting,) = set(item) - set(default) - {BUFFER}
-        assert setting in (CHUNK, STEPS, CHANNELS)
-        assert item.get(CHUNK, 0) <= item.get(BUFFER, 64 * M)
+        compare(tmp_path, Machine(wrong=lambda carrier: carrier is Carrier.NATIVE))
 
 
 @pytest.mark.parametrize("cut", [0, 5, 100, 200, 301, 390])
@@ -221,7 +151,7 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path: Path, cut:
     with pytest.raises(StopError):
         compare(tmp_path, Machine(crossing(4 * M), before=stop_at(cut)))
     runs = ProcessRecord(Study(tmp_path), SENDRECV)
-    finished = [run for run in runs.finished() if not run.probe]
+    finished = [run for run in runs.finished() if not run.line.probe]
     assert len(runs.samples.read()) == cut
     verdict = compare(tmp_path, Machine(crossing(4 * M)))
     assert verdict.settings == {FROM: 4 * M}
@@ -251,13 +181,6 @@ def test_a_budget_that_is_spent_decides_nothing_yet(tmp_path: Path) -> None:
     assert compare(tmp_path, Machine(crossing(4 * M))).settings == {FROM: 4 * M}
 
 
-def test_a_budget_spent_on_policies_leaves_the_threshold(tmp_path: Path) -> None:
-    wanted = WANTED._replace(policies=True, budget_s=20)
-    verdict = compare(tmp_path, Machine(crossing(4 * M)), wanted)
-    assert verdict.reason == "budget"
-    assert verdict.settings == {FROM: 4 * M}
-
-
 def test_a_size_that_does_not_fit_is_left_out(tmp_path: Path) -> None:
     verdict = compare(tmp_path, Machine(crossing(4 * M), too_large=32 * M))
     assert verdict.settings == {FROM: 4 * M}
@@ -265,20 +188,18 @@ def test_a_size_that_does_not_fit_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_recorded_comparison_runs_again_without_the_machine(tmp_path: Path) -> None:
-    wanted = WANTED._replace(policies=True)
-    recorded = compare(tmp_path / "recorded", Machine(crossing(4 * M)), wanted)
+    recorded = compare(tmp_path / "recorded", Machine(crossing(4 * M)))
     study = Study(tmp_path / "recorded")
     study.write_json(study.platform_path, Platform(name="recorded", gpu="NVIDIA H200"))
     start = replay(study.path, 1, SENDRECV)
     runs = ProcessRecord(Study.create(tmp_path / "again"), SENDRECV)
-    with start(DEFAULT, 0) as first:
+    with start(Carrier.NATIVE, 0) as first:
         assert first.hello.replay == "recorded"
-        verdict = CopiesExperiment(start, first, runs, wanted).run()
+        verdict = CopiesExperiment(start, first, runs, WANTED).run()
     assert verdict.replay == "recorded"
     assert verdict.settings == recorded.settings
-    assert len(verdict.policies) == len(recorded.policies)
-    with pytest.raises(StudyError, match=r"no recorded race .*send/recv"):
-        replay(study.path, 1)
+    with pytest.raises(StudyError, match="no recorded comparison .* under load"):
+        replay(study.path, 1, UNDER_LOAD)
 
 
 def test_what_is_kept_is_apart_and_complete(tmp_path: Path) -> None:
@@ -299,10 +220,10 @@ def test_what_is_kept_is_apart_and_complete(tmp_path: Path) -> None:
 
 def test_a_watcher_hears_of_every_process(tmp_path: Path) -> None:
     seen: list[ExperimentStatus] = []
-    wanted = WANTED._replace(policies=True)
-    verdict = compare(tmp_path, Machine(crossing(4 * M)), wanted, seen)
+    verdict = compare(tmp_path, Machine(crossing(4 * M)), WANTED, seen)
     assert len(seen) == verdict.processes - 1
-    assert {status.stage for status in seen} == {"pairs", "policies"}
+    assert {status.what for status in seen} == {"native", "copy engine"}
+    assert seen[-1].gain is None or seen[-1].gain > 1
     assert all(status.left_s >= 0 for status in seen)
 
 

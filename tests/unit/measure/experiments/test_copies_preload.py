@@ -4,18 +4,8 @@ from pathlib import Path
 import pytest
 
 from nccltune.measure.bench.process import Launch
-from nccltune.measure.engine.settings import DEFAULT, Settings
-from nccltune.measure.experiments.copies.preload import count_messages, on_gpus, preloaded
-from nccltune.measure.experiments.copies.settings import (
-    COPY_ENGINE,
-    FROM,
-    ON,
-    POLICY,
-    check_environment,
-    label,
-    policies,
-)
-from nccltune.measure.experiments.p2p.settings import merged
+from nccltune.measure.experiments.copies.processes import count_messages, on_gpus, preloaded
+from nccltune.measure.experiments.copies.settings import check_environment
 from nccltune.model.errors import InputError
 
 LIBRARY = Path("/opt/lib/libnccltune-sendrecv.so")
@@ -63,23 +53,3 @@ def test_variables_of_compared_settings_are_errors() -> None:
         check_environment({"CUDA_DEVICE_MAX_CONNECTIONS": "2"})
     with pytest.raises(InputError, match="CHUNK=1M is set"):
         check_environment({"NCCLTUNE_SENDRECV_CHUNK": "1M"})
-
-
-def test_labels() -> None:
-    assert label(DEFAULT) == "native"
-    assert label(COPY_ENGINE) == "copy engine"
-    assert label(Settings.of({POLICY: "vccl", FROM: 4096})) == "vccl"
-    assert [label(item) for item in policies()][3:5] == [
-        "vccl chunk=128MiB buffer=128MiB",
-        "vccl steps=2",
-    ]
-
-
-def test_settings_with_words_are_recorded_whole() -> None:
-    settings = Settings.of({POLICY: "vccl", ON: 1})
-    assert settings.recorded == {ON: 1, POLICY: "vccl"}
-    assert settings.environment == {ON: "1", POLICY: "vccl"}
-    assert settings.label == f"{ON}=1 {POLICY}=vccl"
-    assert Settings.of(settings.recorded) == settings
-    assert settings.without(ON) == Settings.of({POLICY: "vccl"})
-    assert merged(settings, Settings.of({POLICY: "other"})) is None

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from nccltune.analyze.stats import Interval
-from nccltune.measure.experiments.copies.threshold import (
+from nccltune.measure.experiments.copies.verdict import (
     Effect,
     MessageSizeGain,
     effect_of,

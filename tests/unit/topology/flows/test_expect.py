@@ -13,7 +13,7 @@ from nccltune.model.errors import InputError
 from nccltune.topology.files.load import load_topology
 from nccltune.topology.flows.calibration import read_calibration
 from nccltune.topology.flows.expect import expect
-from nccltune.topology.nccl_model.flow_kind import FlowKind
+from nccltune.topology.nccl_model.routes import FlowKind
 from tests.unit.topology.samples import FOLDER, sample
 
 EXAMPLES = Path(__file__).parents[4] / "examples"

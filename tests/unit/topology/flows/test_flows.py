@@ -17,8 +17,7 @@ from nccltune.topology.flows.flows import Flows, algorithms, domain_flows, flows
 from nccltune.topology.flows.settings import flow_settings
 from nccltune.topology.hardware.links import LinkKind
 from nccltune.topology.hardware.subset import first_gpus
-from nccltune.topology.nccl_model.flow_kind import FlowKind
-from nccltune.topology.nccl_model.routes import NodeRoutes, node_routes
+from nccltune.topology.nccl_model.routes import FlowKind, NodeRoutes, node_routes
 from nccltune.topology.nccl_model.search import Searched, search
 from tests.unit.topology.samples import sample
 

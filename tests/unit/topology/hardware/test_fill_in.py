@@ -4,10 +4,10 @@
 import pytest
 from msgspec.structs import replace
 
+from nccltune.cli.topo.show_screen import headline
 from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Dialect
-from nccltune.topology.files.tree import headline
 from nccltune.topology.flows.expect import expect
 from nccltune.topology.hardware.build import link_graph
 from nccltune.topology.hardware.change import devices_of

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the send/recv library (`docs/reference/sendrecv.md`), and the values to compare."""
+"""Settings of the send/recv library (`docs/reference/sendrecv.md`), and what carries messages."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from enum import StrEnum
 
-from nccltune.measure.engine.settings import Settings
 from nccltune.model.errors import InputError
 from nccltune.model.sizes import format_bytes
 
@@ -32,56 +32,23 @@ ENOUGH_CONNECTIONS = "32"
 """Its value for the library, if it is not set. The library does not set it."""
 TOO_FEW_CONNECTIONS = frozenset(map(str, range(2, 16)))
 """Values with which NCCL carries everything (`native/sendrecv/cuda/connections.cc`)."""
-_DEFAULT_BUFFER = 64 << 20
-_CHUNKS = (16 << 20, 64 << 20, 128 << 20)
-_STEPS = (2, 4, 8)
-_CHANNELS = (1, 4)
-"""Values to try with the policy `vccl`, besides one slot and two channels."""
-
-COPY_ENGINE = Settings.of({ON: 1, FROM: LEAST_FROM})
-"""Copy engines carry every size of the comparison."""
 
 
-def policies() -> list[Settings]:
-    """Return the policy `vccl` with its defaults, then with one setting varied at a time."""
-    return [_policy({}), *(_policy(values) for values in _varied())]
+class Carrier(StrEnum):
+    """What carries the messages of a process, at every size: NCCL alone, or copy engines."""
 
+    NATIVE = "native"
+    COPY_ENGINE = "copy engine"
 
-def _varied() -> Iterator[dict[str, int]]:
-    for chunk in _CHUNKS:
-        # With `vccl` a chunk is at most a slot of the buffer. So a large chunk needs a large
-        # buffer.
-        more = {BUFFER: chunk} if chunk > _DEFAULT_BUFFER else {}
-        yield {CHUNK: chunk, **more}
-    for steps in _STEPS:
-        yield {STEPS: steps}
-    for channels in _CHANNELS:
-        yield {CHANNELS: channels}
+    @property
+    def settings(self) -> dict[str, int | str]:
+        """Return the settings of such a process."""
+        return {} if self is Carrier.NATIVE else {ON: 1, FROM: LEAST_FROM}
 
-
-def _policy(values: Mapping[str, int]) -> Settings:
-    return Settings.of({**COPY_ENGINE.recorded, POLICY: "vccl", **values})
-
-
-def label(settings: Settings) -> str:
-    """Return a label for display: `native`, `copy engine`, or for example `vccl chunk=16MiB`."""
-    if not settings.recorded:
-        return "native"
-    if settings == COPY_ENGINE:
-        return "copy engine"
-    values = settings.recorded
-    words = [
-        f"{name.removeprefix(f'{ON}_').lower()}={_value(name, values[name])}"
-        for name in (CHUNK, STEPS, CHANNELS, BUFFER)
-        if name in values
-    ]
-    return " ".join([str(values.get(POLICY, "copy engine")), *words])
-
-
-def _value(name: str, value: int | str) -> str:
-    if name in (BUFFER, CHUNK) and isinstance(value, int):
-        return format_bytes(value).replace(" ", "")
-    return str(value)
+    @classmethod
+    def of(cls, settings: Mapping[str, int | str]) -> "Carrier | None":
+        """Return the carrier with these recorded settings; None for others."""
+        return next((item for item in cls if item.settings == settings), None)
 
 
 def check_sizes(low: int, high: int) -> None:

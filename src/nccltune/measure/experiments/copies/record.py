@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record processes that each run with their own settings, and read the records.
+"""Record the processes of a comparison, and read the records.
 
 NAME-samples.jsonl   every timing, with the settings of its process; in a separate file because the
                      timings in samples.jsonl have the default settings, except those of A/B tests
 NAME-runs.jsonl      every process that has ended: its settings, and the reason if it failed
-
-NAME is `p2p` for the comparison of NCCL's send/recv settings. For comparisons with copy engines it
-starts with `sendrecv`.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -20,15 +17,14 @@ from nccltune.analyze.stats import median
 from nccltune.measure.bench.conditions import conditions
 from nccltune.measure.bench.conversation import BenchPoint, Hello, Measure
 from nccltune.measure.engine.record import LineFile, source_of, timestamp
-from nccltune.measure.engine.settings import Effective, Settings
-from nccltune.measure.engine.workload import Call
+from nccltune.measure.experiments.copies.settings import Carrier
 from nccltune.model.collective import Collective
 from nccltune.model.sample import SCHEMA_VERSION, Source
 from nccltune.study.files import Study
 
 
 class RecordKind(NamedTuple):
-    """The kind of experiment: start of its file names, words for messages, nccltune's verb."""
+    """The kind of comparison: start of its file names, words for messages, nccltune's verb."""
 
     name: str
     what: str
@@ -40,15 +36,18 @@ class RecordKind(NamedTuple):
         return f"{self.name}.json"
 
 
+SENDRECV = RecordKind("sendrecv", "comparison of NCCL with copy engines", "sendrecv sweep")
+UNDER_LOAD = RecordKind(
+    "sendrecv-load", "comparison of NCCL with copy engines under load", "sendrecv sweep --load"
+)
 COMPUTE = "compute"
 """The value of `load` if the GPUs ran compute kernels during the calls."""
-P2P = RecordKind("p2p", "race of send/recv settings", "sendrecv settings")
 
 
 class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One timing in a process with its own settings.
 
-    `repeat` counts the timings of one call in the process. `load_slower` is the time of a compute
+    `repeat` counts the timings of one size in the process. `load_slower` is the time of a compute
     kernel during the calls over its time without them.
     """
 
@@ -88,34 +87,32 @@ class ProcessLine(
     settings: dict[str, int | str] = {}
     load: str | None = None
     probe: bool = False
-    effective: Effective | None = None
     carried: dict[str, int] | None = None
     seconds: float
     error: str | None = None
 
+    @property
+    def carrier(self) -> Carrier | None:
+        """Return what carried the messages; None for settings that are no longer compared."""
+        return Carrier.of(self.settings)
+
 
 @dataclass(frozen=True)
 class ProcessRun:
-    """A process with its results: medians over the timings, by call."""
+    """A process with its results: medians over the timings, by message size in bytes."""
 
-    process: int
-    session: int
-    settings: Settings
-    times_us: Mapping[Call, float]
-    loads_slower: Mapping[Call, float] = field(default_factory=dict)
-    effective: Effective | None = None
-    carried: Mapping[str, int] | None = None
-    seconds: float = 0.0
-    probe: bool = False
-    error: str | None = None
+    line: ProcessLine
+    carrier: Carrier
+    times_us: Mapping[int, float]
+    loads_slower: Mapping[int, float]
+    error: str | None
 
 
 class ProcessRecord:
-    """The processes of one kind of experiment in a study: timings and lines, oldest first."""
+    """The processes of one kind of comparison in a study: timings and lines, oldest first."""
 
-    def __init__(self, study: Study, kept: RecordKind = P2P) -> None:
+    def __init__(self, study: Study, kept: RecordKind) -> None:
         self.study = study
-        self.kept = kept
         self.samples = LineFile(study, f"{kept.name}-samples.jsonl", ProcessSample)
         self.lines = LineFile(study, f"{kept.name}-runs.jsonl", ProcessLine)
 
@@ -124,7 +121,11 @@ class ProcessRecord:
         times: dict[int, list[ProcessSample]] = defaultdict(list)
         for sample in self.samples.stream():
             times[sample.process].append(sample)
-        return [as_run(line, times[line.process]) for line in self.lines.stream()]
+        return [
+            as_run(line, line.carrier, times[line.process])
+            for line in self.lines.stream()
+            if line.carrier is not None
+        ]
 
     def next_process(self) -> int:
         """Return an unused process number; interrupted processes have timings but no line."""
@@ -132,39 +133,28 @@ class ProcessRecord:
         return max(used, default=-1) + 1
 
 
-def as_run(line: ProcessLine, samples: Iterable[ProcessSample]) -> ProcessRun:
+def as_run(line: ProcessLine, carrier: Carrier, samples: Iterable[ProcessSample]) -> ProcessRun:
     """Return a process with its results; one with a wrong result counts as failed."""
-    by_call: dict[Call, list[float]] = defaultdict(list)
-    loads: dict[Call, list[float]] = defaultdict(list)
+    times: dict[int, list[float]] = defaultdict(list)
+    loads: dict[int, list[float]] = defaultdict(list)
     error = line.error
     for sample in samples:
-        call = (sample.collective, sample.bytes)
         if sample.wrong:
-            error = error or f"{sample.wrong} elements of {call[0].value} came out wrong"
+            what = f"{sample.wrong} elements of {sample.collective.value} came out wrong"
+            error = error or what
         elif sample.time_us is not None:
-            by_call[call].append(sample.time_us)
+            times[sample.bytes].append(sample.time_us)
             if sample.load_slower is not None:
-                loads[call].append(sample.load_slower)
-    return ProcessRun(
-        process=line.process,
-        session=line.session,
-        settings=Settings.of(line.settings),
-        times_us=_medians(by_call),
-        loads_slower=_medians(loads),
-        effective=line.effective,
-        carried=line.carried,
-        seconds=line.seconds,
-        probe=line.probe,
-        error=error,
-    )
+                loads[sample.bytes].append(sample.load_slower)
+    return ProcessRun(line, carrier, _medians(times), _medians(loads), error)
 
 
-def _medians(values: Mapping[Call, list[float]]) -> dict[Call, float]:
-    return {call: median(found) for call, found in values.items()}
+def _medians(values: Mapping[int, list[float]]) -> dict[int, float]:
+    return {size: median(found) for size, found in values.items()}
 
 
 def sample_of(
-    point: BenchPoint, request: Measure, hello: Hello, study: str, process: int, settings: Settings
+    point: BenchPoint, request: Measure, hello: Hello, study: str, process: int, carrier: Carrier
 ) -> ProcessSample:
     """Return the sample to record for an answer of the bench."""
     dtype, redop, _ = conditions(request.collective)
@@ -174,7 +164,7 @@ def sample_of(
     return ProcessSample(
         study=study,
         process=process,
-        settings=settings.recorded,
+        settings=carrier.settings,
         load=COMPUTE if request.load else None,
         collective=request.collective,
         bytes=point.bytes,
