@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune analyze`: curves and findings of a study."""
+"""`nccltune analyze`: curves and findings of a study, or of a log as it was pasted."""
 
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from nccltune.cli.verb import verb
 EPILOG = """\b
 Examples:
   nccltune analyze studies/h200x4
+  nccltune analyze all_reduce.log
   nccltune analyze studies/h200x4 --json | jq '.findings[].sentence'
 """
 
@@ -25,14 +26,18 @@ def command(study: Path, assumed_noise: float, check: bool, dry_run: bool) -> in
     Dips, plateaus and bad crossovers (where another choice beats NCCL's default beyond noise),
     what is not a tuning problem, and how noisy the measurements are. With a topology in the study
     (nccltune import TOPO.xml) also what the links allow, and which one sets the limit. Written to
-    STUDY/findings.json, too.
+    STUDY/findings.json, too. STUDY may also be a file, a folder of files, or - for standard input,
+    of any form that `nccltune import` reads: then nothing is written.
     """
     from nccltune.app.analyze import analyze_path, is_serious
     from nccltune.cli.analyze_screen import show
 
     with working("analyzing"):
         found = analyze_path(study, assumed_noise=assumed_noise, save=not dry_run)
-    warn(found.warnings)
-    warn_unsaved(found.unsaved)
-    print_result(found.analysis, show, found.analysis, study, found.measure)
-    return int(check and is_serious(found.analysis))
+    for part in found.parts:
+        warn(part.warnings)
+        warn_unsaved(part.unsaved)
+    analyses = [part.analysis for part in found.parts]
+    whole = {"analyses": analyses, "compared": found.compared}
+    print_result(analyses[0] if len(analyses) == 1 else whole, show, found, study)
+    return int(check and any(map(is_serious, analyses)))
