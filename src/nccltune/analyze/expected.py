@@ -214,7 +214,7 @@ def _against_threshold(
             f"({rate(threshold.busbw_gb_per_s)} or more; {threshold.source})",
             evidence,
         )
-    else:
+    elif analysis.curve(DEFAULT) is not None:
         yield _finding(
             analysis,
             FindingKind.BELOW_EXPECTED,

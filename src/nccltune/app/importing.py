@@ -145,6 +145,7 @@ def _nothing_read(path: Path, imported: Imported) -> InputError:
     lines = [
         f"line {each.line}: {each.reason}" for item in reports for each in item.first_unreadable
     ]
+    lines += [x.sentence for report in reports for x in report.flags if x.kind in _MISSING]
     why = f": {'; '.join(lines[:3])}" if lines else ""
     return InputError(
         f"no measurement was read{why}",

@@ -35,7 +35,9 @@ def show(found: AnalyzedInput, path: Path) -> None:
         if part.of:
             first = found.compared is None and not number
             out.print(styled("" if first else "\n", ("runs       ", "bold"), part.of))
-        hanging(out, "platform   ", 11, analysis.platform.title)
+        title = analysis.platform.title
+        unnamed = found.imported is not None and title == analysis.platform.name
+        hanging(out, "platform   ", 11, "unknown" if unnamed else title)
         if analysis.platform.replay:
             hanging(out, "replay     ", 11, f"of {analysis.platform.replay}")
         compared = show_analysis(analysis, out)
