@@ -29,6 +29,7 @@ from nccltune.formats.importing.suspect import run_names, suspect_sentences
 from nccltune.formats.reading.file_report import ImportRecord
 from nccltune.formats.reading.platform_facts import joined
 from nccltune.model.errors import InputError, StudyError, UnwritableError
+from nccltune.model.finding import FindingKind
 from nccltune.report.remarks import REMARKS
 from nccltune.study import names
 from nccltune.study.files import Study
@@ -66,13 +67,24 @@ class AnalyzedInput(NamedTuple):
     compared: SidesCompared | FleetCompared | ChoicesCompared | None = None
 
 
-def analyze_path(path: Path, *, assumed_noise: float, save: bool) -> AnalyzedInput:
+class StatedFacts(NamedTuple):
+    """Facts that a file may not state."""
+
+    collective: str | None = None
+    nodes: int | None = None
+    ranks: int | None = None
+
+
+def analyze_path(
+    path: Path, *, assumed_noise: float, save: bool, stated: StatedFacts | None = None
+) -> AnalyzedInput:
     """Analyse a study, a file or a folder of files. Raises StudyError and InputError.
 
-    With `save` findings.json of a study is written.
+    With `save` findings.json of a study is written. `stated` is what a file may not state.
     """
     parts: list[Analyzed] = []
-    with studied(path, split=True) as given:
+    facts = (stated or StatedFacts())._asdict()
+    with studied(path, split=True, **facts) as given:
         for study in given.studies:
             opened = open_study(study, curves=True)
             analyzed = analyze_study(opened, assumed_noise=assumed_noise)
@@ -86,18 +98,26 @@ def analyze_path(path: Path, *, assumed_noise: float, save: bool) -> AnalyzedInp
             parts.append(analyzed._replace(unsaved=unsaved, measure=measure, of=of))
     compared = None
     if len(parts) > 1:
+        # What is doubtful in a file is known of the file, and not of which of its runs.
+        parts = [part._replace(analysis=_without_doubts(part.analysis)) for part in parts]
         with contextlib.suppress(InputError):
-            compared = compare_paths([path], assumed_noise=assumed_noise)
+            compared = compare_paths([path], assumed_noise=assumed_noise, **facts)
     if isinstance(compared, ReferenceCompared):
         compared = None
     return AnalyzedInput(parts, given.imported, compared)
+
+
+def _without_doubts(analysis: Analysis) -> Analysis:
+    kept = [item for item in analysis.findings if item.kind is not FindingKind.SUSPECT_RUN]
+    return msgspec.structs.replace(analysis, findings=kept)
 
 
 def _runs_of(study: Study) -> str:
     records = study.imports(ImportRecord)
     runs = [run for record in records for run in record.runs or ()]
     named = dict.fromkeys(words for run in runs for words in run.facts.conditions or ())
-    return joined(list(named) or [record.file for record in records], 3)
+    settings = [f"{name}={value}" for name, value in study.platform().settings.items()]
+    return joined([*named] or [*(record.file for record in records), *settings], 3)
 
 
 def is_serious(analysis: Analysis) -> bool:

@@ -102,11 +102,19 @@ class Studied(NamedTuple):
 
 
 @contextlib.contextmanager
-def studied(path: Path, *, split: bool = False) -> Iterator[Studied]:
+def studied(
+    path: Path,
+    *,
+    split: bool = False,
+    collective: str | None = None,
+    nodes: int | None = None,
+    ranks: int | None = None,
+) -> Iterator[Studied]:
     """Yield the study at `path`; files that are no study are read into one for this context.
 
-    With `split` files of several platforms or conditions become several studies. Raises InputError
-    if no measurement was read. Errors of the context name `path`, not the temporary study.
+    With `split` files of several platforms or conditions become several studies. `collective`,
+    `nodes` and `ranks` are facts that a file may not state. Raises InputError if no measurement was
+    read. Errors of the context name `path`, not the temporary study.
     """
     study = Study(path)
     is_study = study.samples_path.is_file() or study.platform_path.is_file()
@@ -116,8 +124,8 @@ def studied(path: Path, *, split: bool = False) -> Iterator[Studied]:
     with tempfile.TemporaryDirectory(prefix="nccltune-") as folder:
         target = Path(folder, path.resolve().stem if str(path) != STDIN else "input")
         try:
-            run = ImportRun(ImportRequest(target, split=split), [str(path)])
-            imported = run.run().imported
+            request = ImportRequest(target, None, collective, nodes, ranks, split=split)
+            imported = ImportRun(request, [str(path)]).run().imported
             if not imported.samples:
                 raise _nothing_read(path, imported)
             yield Studied([Path(name) for name in imported.studies], imported)

@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from nccltune.cli.options import STUDY, option, options
+from nccltune.cli.options import STUDY, option, options, scale_options
 from nccltune.cli.output import print_result, warn, warn_unsaved
 from nccltune.cli.progress import working
 from nccltune.cli.verb import verb
@@ -18,9 +18,19 @@ Examples:
 
 @verb(epilog=EPILOG, dry_run=True)
 @STUDY
+@scale_options(", where a file does not show it.")
+@option("--collective", more=", where a file does not show it.")
 @options("--assume-noise")
 @option("--check", more=" if there is a bad crossover or a worse finding.")
-def command(study: Path, assumed_noise: float, check: bool, dry_run: bool) -> int:
+def command(
+    study: Path,
+    nodes: int | None,
+    ranks: int | None,
+    collective: str | None,
+    assumed_noise: float,
+    check: bool,
+    dry_run: bool,
+) -> int:
     """Show S-curves in numbers and what is wrong with them.
 
     Dips, plateaus and bad crossovers (where another choice beats NCCL's default beyond noise),
@@ -29,11 +39,12 @@ def command(study: Path, assumed_noise: float, check: bool, dry_run: bool) -> in
     STUDY/findings.json, too. STUDY may also be a file, a folder of files, or - for standard input,
     of any form that `nccltune import` reads: then nothing is written.
     """
-    from nccltune.app.analyze import analyze_path, is_serious
+    from nccltune.app.analyze import StatedFacts, analyze_path, is_serious
     from nccltune.cli.analyze_screen import show
 
     with working("analyzing"):
-        found = analyze_path(study, assumed_noise=assumed_noise, save=not dry_run)
+        stated = StatedFacts(collective, nodes, ranks)
+        found = analyze_path(study, assumed_noise=assumed_noise, save=not dry_run, stated=stated)
     for part in found.parts:
         warn(part.warnings)
         warn_unsaved(part.unsaved)

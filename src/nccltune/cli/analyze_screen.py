@@ -42,8 +42,8 @@ def show(found: AnalyzedInput, path: Path) -> None:
             hanging(out, "replay     ", 11, f"of {analysis.platform.replay}")
         compared = show_analysis(analysis, out)
     if found.imported is not None:
-        # What is doubtful is a finding.
-        show_read(found.imported, doubtful=False)
+        # What is doubtful is a finding of a single part.
+        show_read(found.imported, doubtful=len(found.parts) > 1)
     if len(found.parts) == 1:
         _next(analysis, compared, path, part.measure, is_study=found.imported is None)
 
@@ -73,7 +73,8 @@ def _next(
         ranks = " --ranks N" * (not all(item.condition.scale.ranks for item in analysis.conditions))
         names = {item.condition.collective.value for item in analysis.conditions}
         named = f" --collective {names.pop()}" if len(names) == 1 else ""
-        hint(f"next: {again}{'' if is_study else ' -o STUDY'}{named} --nodes N{ranks}")
+        command = again if is_study else f"nccltune analyze {where}"
+        hint(f"next: {command}{named} --nodes N{ranks}")
     elif not tuned:
         next_step("nccltune report" if is_study else "nccltune compare", path)
     elif any(item.choices > (not item.has_default) for item in tuned):

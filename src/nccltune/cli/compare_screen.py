@@ -162,6 +162,12 @@ def _names(found: SidesCompared) -> tuple[str, str]:
             return item.first, f"NCCL {item.second}"
         if item.fact in ("choice", "ran"):
             return item.first, item.second
+        if "_" in item.fact and item.fact.isupper():
+            first, second = (
+                f"without {item.fact}" if value == "not set" else f"{item.fact}={value}"
+                for value in (item.first, item.second)
+            )
+            return first, second
     if max(len(found.first), len(found.second)) > _LONG:
         return "the first", "the second"
     return found.first, found.second

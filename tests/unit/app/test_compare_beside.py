@@ -199,6 +199,42 @@ def test_sections_with_headings_are_set_beside_each_other(
     assert [side.second for side in table.sides] == shown[1:]
 
 
+@pytest.mark.parametrize("words", ["export {}\n", "$ {} ./all_gather_perf -g 2\n", "{}\n"])
+@pytest.mark.parametrize("name", ["CUDA", "HIP"])
+def test_runs_of_other_gpus_are_no_rounds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, words: str
+) -> None:
+    text = "".join(
+        words.format(f"{name}_VISIBLE_DEVICES={devices}")
+        + SECTION
+        + "".join(f"| {size} | {own[at]} |\n" for size, own in TIMES.items())
+        for at, devices in enumerate(("0,1", "6,7"))
+    )
+    path = tmp_path / "pairs.md"
+    path.write_text(text, encoding="utf-8")
+    run(["analyze", str(path), "--collective", "allgather", "--ranks", "2", "--nodes", "1"])
+    shown = capsys.readouterr().out
+    assert f"first      {name}_VISIBLE_DEVICES=0,1\nsecond     {name}_VISIBLE_DEVICES=6,7" in shown
+    assert "rounds of one state" not in shown
+
+
+def test_sides_that_differ_in_one_setting_are_named_by_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = "$ {}mpirun -np 8 ./all_reduce_perf -b 64K -e 256K\n"
+    text = "".join(
+        command.format(setting)
+        + SECTION
+        + "".join(f"| {size} | {own[0] * factor} |\n" for size, own in TIMES.items())
+        for setting, factor in (("", 2), ("NCCL_IB_ECE_ENABLE=0 ", 1))
+    )
+    path = tmp_path / "ece.md"
+    path.write_text(text, encoding="utf-8")
+    run(["analyze", str(path), "--ranks", "8", "--nodes", "1"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "NCCL_IB_ECE_ENABLE=0 is 2.00x faster than without NCCL_IB_ECE_ENABLE" in shown
+
+
 @pytest.mark.parametrize(
     "line", ["Job 4711 on node{}", "run {}", "Warning: {} of 4", "| {} |", "see log {}/x.txt"]
 )

@@ -65,6 +65,8 @@ _BARE_LINE = re.compile(
 _BLANKS = {0xA0: " ", 0x2007: " ", 0x202F: " ", 0x200B: None, 0xFEFF: None, 0x2212: "-"}
 _SEPARATED = re.compile(r"[,;|\t]")
 _QUOTED = re.compile(r"(?:\s{0,8}>){1,8} ?(?=\s*[|\w])")
+# Which GPUs a run had; those of other GPUs are no repeats of it.
+_DEVICES = re.compile(r"\b(?:CUDA|HIP|ROCR)_VISIBLE_DEVICES=[\w,-]+")
 _DOTS = re.compile(r"[\[(<]?\s*(?:\.(?:\s?\.){2,20}|\u2026+|snip|\.\.)\s*[\])>]?", re.IGNORECASE)
 _ROW_WIDTH = 1024
 _ROW_INSIDE = re.compile(
@@ -167,7 +169,7 @@ class _TextReader:
         self.diagnostics = DiagnosticsReader()
         self.log_lines = 0
         self.hosts: set[str] = set()
-        self.above = self.over = self.title = self.side = ""
+        self.above = self.over = self.title = self.side = self.devices = ""
         self.below: list[str] = []
         self.led_by = self.led = self.lead = ""
         self.plain = SourceReader(context, self.begin)
@@ -176,7 +178,7 @@ class _TextReader:
     def begin(self, run: NcclTestsRun, again: bool) -> RunLogs:
         """Begin a run: set the settings of its command line; return the logs of its processes."""
         run.set_command(self.commands.begin_run(again=again))
-        run.title = ", ".join(dict.fromkeys(filter(None, (self.title, self.side))))
+        run.title = ", ".join(dict.fromkeys(filter(None, (self.title, self.side, self.devices))))
         return self.logs.begin_run(again=again)
 
     def block(self, number: int, lines: list[str]) -> None:
@@ -206,11 +208,7 @@ class _TextReader:
                 self.report.ignored += 1
                 return
         body = text.lstrip()
-        if title := title_of(body, self.over, self.below, self._begins_table):
-            self.title = title
-            self.side = self.title if self.title in SIDES else self.side
-            for each in self.sources.values():
-                each.end_unlabelled()
+        self._note_title(body)
         if self._led(source, text, number):
             pass
         elif body.startswith("#"):
@@ -227,6 +225,16 @@ class _TextReader:
             self.logs.unnamed.version = version["version"]
         elif body:
             self._other(source, text, body, number)
+
+    def _note_title(self, body: str) -> None:
+        """Keep the title that a line is, and the GPUs that it sets."""
+        if "VISIBLE_DEVICES=" in body and (devices := _DEVICES.search(body)) is not None:
+            self.devices = devices[0]
+        if title := title_of(body, self.over, self.below, self._begins_table):
+            self.title = title
+            self.side = self.title if self.title in SIDES else self.side
+            for each in self.sources.values():
+                each.end_unlabelled()
 
     def _commented(self, source: SourceReader, line: str, text: str, number: int) -> None:
         """Process a line that starts with `#` after its prefix."""
