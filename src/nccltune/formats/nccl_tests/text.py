@@ -31,7 +31,7 @@ from nccltune.formats.reading.pairs import rows_of_pairs
 from nccltune.formats.reading.runs import RunSamples
 from nccltune.formats.reading.table_header import header_of, with_title
 from nccltune.formats.reading.titles import title_of
-from nccltune.formats.text.diffs import SIDES, is_diff, sides_of_diff
+from nccltune.formats.text.diffs import SIDES, added_lines, is_added, is_diff, sides_of_diff
 from nccltune.formats.text.lines import CHUNK_BYTES, encoding_of, line_blocks, visible
 from nccltune.formats.text.prefixes import strip_prefix, strip_repeated
 from nccltune.formats.text.side_by_side import are_beside, below_each_other
@@ -99,6 +99,8 @@ def read_text(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
         note = "a diff: its old and new lines are two runs, which nccltune compare compares"
         context.report.flag(FlagKind.NOTE, note)
         blocks = sides_of_diff(blocks)
+    elif is_added(text):
+        blocks = added_lines(blocks)
     if are_beside(text):
         note = "tables stand side by side: each is a run, which nccltune compare compares"
         context.report.flag(FlagKind.NOTE, note)
