@@ -2,6 +2,7 @@
 """Import: read measurements of any known format into a study."""
 
 import contextlib
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -127,7 +128,8 @@ def studied(
             request = ImportRequest(target, None, collective, nodes, ranks, split=split)
             imported = ImportRun(request, [str(path)]).run().imported
             if not imported.samples:
-                raise _nothing_read(path, imported)
+                verb = f"nccltune analyze {path}" if split else f"nccltune import {path} -o STUDY"
+                raise _nothing_read(path, imported, verb)
             yield Studied([Path(name) for name in imported.studies], imported)
         except NccltuneError as error:
             if error.where is not None:
@@ -144,7 +146,7 @@ def _content(path: Path) -> Iterator[Path]:
     return iter([path]) if path.is_file() else path.iterdir()
 
 
-def _nothing_read(path: Path, imported: Imported) -> InputError:
+def _nothing_read(path: Path, imported: Imported, again: str) -> InputError:
     reports = [item.report for item in imported.files]
     for report in reports:
         if report.error is not None:
@@ -158,7 +160,7 @@ def _nothing_read(path: Path, imported: Imported) -> InputError:
     return InputError(
         f"no measurement was read{why}",
         where=str(path),
-        hint=way_out(imported, f"nccltune import {path} -o STUDY"),
+        hint=way_out(imported, again),
     )
 
 
@@ -171,7 +173,7 @@ def way_out(result: Imported, again: str) -> str:
     if any(report.unreadable or report.rows for report in reports):
         return "every row was left out for the reasons above"
     if any(report.kind is FileKind.NCCL_LOG for report in reports):
-        files = again.removeprefix("nccltune import").partition(" -")[0]
+        files = re.sub(r"^nccltune \w+| --?[a-z].*", "", again)
         return f"what the log says of faults: nccltune doctor{files}"
     return "known are text and JSON of nccl-tests, NVIDIA's raw CSV, and samples of nccltune"
 
