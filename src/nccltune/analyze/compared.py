@@ -236,11 +236,16 @@ def _beside(
     sizes = size_form(items[0].sizes)
     best = [
         " to ".join(dict.fromkeys((sizes(found.low_bytes), sizes(found.high_bytes))))
+        + (f" (by up to {found.most:.2f}x)" if len(found.names) == 1 else "")
         for found in fastest_ranges(others)
         if own.limits in found.names
     ]
     rest = ", ".join(name for name in others if name != own.limits)
     where = f"the fastest at {', '.join(best)}" if best else "the fastest at no size"
+    if not any(
+        others[own.limits].keys() & x.keys() for name, x in others.items() if name != own.limits
+    ):
+        where = "at no size of both"
     return f"with {rest}: {where}; {rest_of(own.limits)}, so none of it is a rule"
 
 

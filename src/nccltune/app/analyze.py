@@ -4,6 +4,7 @@
 Findings also use the topology of the study and doubts from its imports.
 """
 
+import contextlib
 import hashlib
 import shlex
 from collections.abc import Sequence
@@ -17,11 +18,18 @@ from nccltune.analyze import analyze
 from nccltune.analyze.curves import ASSUMED_NOISE
 from nccltune.analyze.expected import Expectation
 from nccltune.analyze.result import Analysis, ConditionAnalysis
+from nccltune.app.compare import ChoicesCompared, FleetCompared, SidesCompared, compare_paths
+from nccltune.app.compare_reference import ReferenceCompared
+from nccltune.app.importing import studied
 from nccltune.app.nccl_model import model_curve
 from nccltune.app.reproduce import sweep_again
 from nccltune.app.study import OpenStudy, open_study, saving
+from nccltune.formats.importing.importer import Imported
 from nccltune.formats.importing.suspect import run_names, suspect_sentences
+from nccltune.formats.reading.file_report import ImportRecord
+from nccltune.formats.reading.platform_facts import joined
 from nccltune.model.errors import InputError, StudyError, UnwritableError
+from nccltune.model.finding import FindingKind
 from nccltune.report.remarks import REMARKS
 from nccltune.study import names
 from nccltune.study.files import Study
@@ -36,25 +44,80 @@ CALIBRATION = names.CALIBRATION
 class Analyzed(NamedTuple):
     """An analysis, and warnings. `measure` is a command that measures the choices.
 
-    `unsaved` has the error if findings.json could not be written.
+    `unsaved` has the error if findings.json could not be written. `of` names the runs of a part of
+    an input: their conditions, else their files.
     """
 
     analysis: Analysis
     warnings: list[str]
     unsaved: Sequence[UnwritableError] = ()
     measure: str = ""
+    of: str = ""
 
 
-def analyze_path(path: Path, *, assumed_noise: float, save: bool) -> Analyzed:
-    """Analyse the study at `path`; with `save` write findings.json. Raises StudyError."""
-    opened = open_study(path, curves=True)
-    analyzed = analyze_study(opened, assumed_noise=assumed_noise)
-    unsaved: list[UnwritableError] = []
-    if save:
-        with saving(unsaved):
-            opened.study.write_json(opened.study.findings_path, analyzed.analysis)
-    measure = sweep_again(opened.study, opened.samples)
-    return analyzed._replace(unsaved=unsaved, measure=measure)
+class AnalyzedInput(NamedTuple):
+    """The analyses of an input, several if it has runs of several platforms or conditions.
+
+    `imported` is what was read of an input that is no study, and `compared` those runs side by
+    side.
+    """
+
+    parts: list[Analyzed]
+    imported: Imported | None = None
+    compared: SidesCompared | FleetCompared | ChoicesCompared | None = None
+
+
+class StatedFacts(NamedTuple):
+    """Facts that a file may not state."""
+
+    collective: str | None = None
+    nodes: int | None = None
+    ranks: int | None = None
+
+
+def analyze_path(
+    path: Path, *, assumed_noise: float, save: bool, stated: StatedFacts | None = None
+) -> AnalyzedInput:
+    """Analyse a study, a file or a folder of files. Raises StudyError and InputError.
+
+    With `save` findings.json of a study is written. `stated` is what a file may not state.
+    """
+    parts: list[Analyzed] = []
+    facts = (stated or StatedFacts())._asdict()
+    with studied(path, split=True, **facts) as given:
+        for study in given.studies:
+            opened = open_study(study, curves=True)
+            analyzed = analyze_study(opened, assumed_noise=assumed_noise)
+            unsaved: list[UnwritableError] = []
+            if save and given.imported is None:
+                with saving(unsaved):
+                    opened.study.write_json(opened.study.findings_path, analyzed.analysis)
+            beside = None if given.imported is None else Path(study.name)
+            measure = sweep_again(opened.study, opened.samples, beside)
+            of = _runs_of(opened.study) if len(given.studies) > 1 else ""
+            parts.append(analyzed._replace(unsaved=unsaved, measure=measure, of=of))
+    compared = None
+    if len(parts) > 1:
+        # What is doubtful in a file is known of the file, and not of which of its runs.
+        parts = [part._replace(analysis=_without_doubts(part.analysis)) for part in parts]
+        with contextlib.suppress(InputError):
+            compared = compare_paths([path], assumed_noise=assumed_noise, **facts)
+    if isinstance(compared, ReferenceCompared):
+        compared = None
+    return AnalyzedInput(parts, given.imported, compared)
+
+
+def _without_doubts(analysis: Analysis) -> Analysis:
+    kept = [item for item in analysis.findings if item.kind is not FindingKind.SUSPECT_RUN]
+    return msgspec.structs.replace(analysis, findings=kept)
+
+
+def _runs_of(study: Study) -> str:
+    records = study.imports(ImportRecord)
+    runs = [run for record in records for run in record.runs or ()]
+    named = dict.fromkeys(words for run in runs for words in run.facts.conditions or ())
+    settings = [f"{name}={value}" for name, value in study.platform().settings.items()]
+    return joined([*named] or [*(record.file for record in records), *settings], 3)
 
 
 def is_serious(analysis: Analysis) -> bool:

@@ -1,20 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Import: read measurements of any known format into a study."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from nccltune.formats.importing.importer import Imported, ImportState, import_files
-from nccltune.formats.importing.inputs import find_inputs
+from nccltune.formats.importing.inputs import STDIN, find_inputs
 from nccltune.formats.reading.context import ReadOptions
-from nccltune.formats.reading.file_report import FileReport
+from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind
 from nccltune.model.choice import parse_choice
 from nccltune.model.collective import Collective
-from nccltune.model.errors import InputError
+from nccltune.model.errors import InputError, NccltuneError
 from nccltune.model.names import nearest
 from nccltune.study.files import Study
+
+_MISSING = {
+    FlagKind.COLLECTIVE_UNKNOWN: "--collective NAME",
+    FlagKind.RANKS_NEEDED: "--ranks N",
+}
 
 
 class ImportRequest(NamedTuple):
@@ -85,6 +93,89 @@ class ImportRun:
             dry_run=dry_run,
         )
         return ImportResult(imported, _exit_code(imported))
+
+
+class Studied(NamedTuple):
+    """The studies that an input stands for, and what was read of it if it is no study itself."""
+
+    studies: list[Path]
+    imported: Imported | None = None
+
+
+@contextlib.contextmanager
+def studied(
+    path: Path,
+    *,
+    split: bool = False,
+    collective: str | None = None,
+    nodes: int | None = None,
+    ranks: int | None = None,
+) -> Iterator[Studied]:
+    """Yield the study at `path`; files that are no study are read into one for this context.
+
+    With `split` files of several platforms or conditions become several studies. `collective`,
+    `nodes` and `ranks` are facts that a file may not state. Raises InputError if no measurement was
+    read. Errors of the context name `path`, not the temporary study.
+    """
+    study = Study(path)
+    is_study = study.samples_path.is_file() or study.platform_path.is_file()
+    if str(path) != STDIN and (is_study or not path.exists() or not next(_content(path), None)):
+        yield Studied([path])
+        return
+    with tempfile.TemporaryDirectory(prefix="nccltune-") as folder:
+        target = Path(folder, path.resolve().stem if str(path) != STDIN else "input")
+        try:
+            request = ImportRequest(target, None, collective, nodes, ranks, split=split)
+            imported = ImportRun(request, [str(path)]).run().imported
+            if not imported.samples:
+                verb = f"nccltune analyze {path}" if split else f"nccltune import {path} -o STUDY"
+                raise _nothing_read(path, imported, verb)
+            yield Studied([Path(name) for name in imported.studies], imported)
+        except NccltuneError as error:
+            if error.where is not None:
+                error.where = error.where.replace(str(target), str(path))
+            if error.hint is not None:
+                here = error.hint.replace("FILES...", str(path)).replace(f"-o {target}", "-o STUDY")
+                error.hint = here.replace(str(target), str(path)).replace(
+                    "--split writes", f"nccltune import {path} -o STUDY --split writes"
+                )
+            raise
+
+
+def _content(path: Path) -> Iterator[Path]:
+    return iter([path]) if path.is_file() else path.iterdir()
+
+
+def _nothing_read(path: Path, imported: Imported, again: str) -> InputError:
+    reports = [item.report for item in imported.files]
+    for report in reports:
+        if report.error is not None:
+            line = f":{report.error_line}" if report.error_line is not None else ""
+            return InputError(report.error, where=f"{report.name}{line}", hint=report.hint)
+    lines = [
+        f"line {each.line}: {each.reason}" for item in reports for each in item.first_unreadable
+    ]
+    lines += [x.sentence for report in reports for x in report.flags if x.kind in _MISSING]
+    why = f": {'; '.join(lines[:3])}" if lines else ""
+    return InputError(
+        f"no measurement was read{why}",
+        where=str(path),
+        hint=way_out(imported, again),
+    )
+
+
+def way_out(result: Imported, again: str) -> str:
+    """Return what to do if an import read no measurement; `again` is its command."""
+    reports = [item.report for item in result.files]
+    flags = {flag.kind for report in reports for flag in report.flags}
+    if missing := [words for kind, words in _MISSING.items() if kind in flags]:
+        return f"give what is unknown: {again} {' '.join(missing)}"
+    if any(report.unreadable or report.rows for report in reports):
+        return "every row was left out for the reasons above"
+    if any(report.kind is FileKind.NCCL_LOG for report in reports):
+        files = re.sub(r"^nccltune \w+| --?[a-z].*", "", again)
+        return f"what the log says of faults: nccltune doctor{files}"
+    return "known are text and JSON of nccl-tests, NVIDIA's raw CSV, and samples of nccltune"
 
 
 def collective_of(name: str | None) -> Collective | None:

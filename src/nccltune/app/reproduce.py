@@ -59,9 +59,12 @@ def measure_again(
     return Reproduction(" && ".join([*steps, f"nccltune report {new}"]), note)
 
 
-def sweep_again(study: Study, found: SortedSamples) -> str:
-    """Return the command that sweeps the collectives and sizes of `found` into a new study."""
-    words = _new_sweep(found, study.platform(), _beside(study.path))
+def sweep_again(study: Study, found: SortedSamples, beside: Path | None = None) -> str:
+    """Return the command that sweeps the collectives and sizes of `found` into a new study.
+
+    The new study is beside `study`, or beside the path given.
+    """
+    words = _new_sweep(found, study.platform(), _beside(beside or study.path))
     return shlex.join([words[0], "sweep", *words[2:]])
 
 

@@ -12,9 +12,11 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from nccltune.analyze.timings import SortedSamples
+from nccltune.app.importing import studied
 from nccltune.app.job_levers import job_levers
 from nccltune.app.study import OpenStudy, open_study, platform_with_hardware, saving
 from nccltune.app.workload import recorded
+from nccltune.formats.importing.importer import Imported
 from nccltune.model.choice import rest_of
 from nccltune.model.errors import StudyError, UnwritableError
 from nccltune.model.rule import RuleState
@@ -32,29 +34,35 @@ from nccltune.workload.table import Workload
 
 
 class SavedTuning(NamedTuple):
-    """A tuning, its configuration, errors of writing, and which timings no rule can be made of."""
+    """A tuning, its configuration, errors of writing, and which timings no rule can be made of.
+
+    `config` is None if there is no study to write it into and no other file was named; `imported`
+    is what was read of an input that is no study.
+    """
 
     tuning: Tuning
-    config: Path
+    config: Path | None
     unsaved: list[UnwritableError]
     left_out: Sequence[str] = ()
+    imported: Imported | None = None
 
 
 def tune_path(
     path: Path, options: TuneOptions, config: Path | None = None, *, save: bool
 ) -> SavedTuning:
-    """Find the rules of the study at `path`; with `save` write them.
+    """Find the rules of a study, a file or a folder of files; with `save` write them.
 
     Raises StudyError, InputError for weights, UnwritableError if `config` cannot be written.
     """
-    opened = open_study(path)
-    tuning = tune_study(opened, options)
-    unsaved: list[UnwritableError] = []
-    if save:
-        with saving(unsaved, config):
-            tuning = save_tuning(opened.study, tuning, config)
-    left_out = _left_out(opened.samples)
-    return SavedTuning(tuning, config or opened.study.config_path, unsaved, left_out)
+    with studied(path) as given:
+        opened = open_study(given.studies[0])
+        tuning = tune_study(opened, options)
+        unsaved: list[UnwritableError] = []
+        target = config or (opened.study.config_path if given.imported is None else None)
+        if save and target is not None:
+            with saving(unsaved, config):
+                tuning = save_tuning(opened.study, tuning, config)
+    return SavedTuning(tuning, target, unsaved, _left_out(opened.samples), given.imported)
 
 
 def _left_out(samples: SortedSamples) -> list[str]:
@@ -117,7 +125,7 @@ def verify_command(study: Study, tuning: Tuning) -> str:
     Imported rules are run by nccl-tests, once for each collective and scale.
     """
     command = f"nccltune verify {shlex.quote(str(study.path))}"
-    if not study.imports_path.is_file():
+    if study.path.is_dir() and not study.imports_path.is_file():
         job = [word for path in tuning.options.workload for word in ("--workload", path)]
         return " ".join([command, *map(shlex.quote, job)])
     programs = [

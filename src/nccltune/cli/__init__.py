@@ -37,6 +37,7 @@ ab_screen.py         the verdict of such a test with its evidence
 predict.py           NCCL's choices on a machine by its own model
 predict_screen.py    choices by size, the model behind them, another version
 compare.py           compare one measurement, two, or many runs
+compare_screen.py    compare: verdicts, size by size, fleets
 reference_screen.py  one measurement among published systems
 lint.py              check files and launch commands
 topo/                the group `topo`

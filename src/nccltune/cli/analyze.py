@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune analyze`: curves and findings of a study."""
+"""`nccltune analyze`: curves and findings of a study, or of a log as it was pasted."""
 
 from pathlib import Path
 
-from nccltune.cli.options import STUDY, option, options
+from nccltune.cli.options import STUDY, option, options, scale_options
 from nccltune.cli.output import print_result, warn, warn_unsaved
 from nccltune.cli.progress import working
 from nccltune.cli.verb import verb
@@ -11,28 +11,44 @@ from nccltune.cli.verb import verb
 EPILOG = """\b
 Examples:
   nccltune analyze studies/h200x4
+  nccltune analyze all_reduce.log
   nccltune analyze studies/h200x4 --json | jq '.findings[].sentence'
 """
 
 
 @verb(epilog=EPILOG, dry_run=True)
 @STUDY
+@scale_options(", where a file does not show it.")
+@option("--collective", more=", where a file does not show it.")
 @options("--assume-noise")
 @option("--check", more=" if there is a bad crossover or a worse finding.")
-def command(study: Path, assumed_noise: float, check: bool, dry_run: bool) -> int:
+def command(
+    study: Path,
+    nodes: int | None,
+    ranks: int | None,
+    collective: str | None,
+    assumed_noise: float,
+    check: bool,
+    dry_run: bool,
+) -> int:
     """Show S-curves in numbers and what is wrong with them.
 
     Dips, plateaus and bad crossovers (where another choice beats NCCL's default beyond noise),
     what is not a tuning problem, and how noisy the measurements are. With a topology in the study
     (nccltune import TOPO.xml) also what the links allow, and which one sets the limit. Written to
-    STUDY/findings.json, too.
+    STUDY/findings.json, too. STUDY may also be a file, a folder of files, or - for standard input,
+    of any form that `nccltune import` reads: then nothing is written.
     """
-    from nccltune.app.analyze import analyze_path, is_serious
+    from nccltune.app.analyze import StatedFacts, analyze_path, is_serious
     from nccltune.cli.analyze_screen import show
 
     with working("analyzing"):
-        found = analyze_path(study, assumed_noise=assumed_noise, save=not dry_run)
-    warn(found.warnings)
-    warn_unsaved(found.unsaved)
-    print_result(found.analysis, show, found.analysis, study, found.measure)
-    return int(check and is_serious(found.analysis))
+        stated = StatedFacts(collective, nodes, ranks)
+        found = analyze_path(study, assumed_noise=assumed_noise, save=not dry_run, stated=stated)
+    for part in found.parts:
+        warn(part.warnings)
+        warn_unsaved(part.unsaved)
+    analyses = [part.analysis for part in found.parts]
+    whole = {"analyses": analyses, "compared": found.compared}
+    print_result(analyses[0] if len(analyses) == 1 else whole, show, found, study)
+    return int(check and any(map(is_serious, analyses)))

@@ -10,6 +10,9 @@ from rich.console import Console
 from nccltune.analyze.compared import Comparison, comparisons, is_right
 from nccltune.analyze.default_runs import ran_text
 from nccltune.analyze.result import Analysis
+from nccltune.app.analyze import AnalyzedInput
+from nccltune.cli.compare_screen import show as show_compared
+from nccltune.cli.import_screen import show_read
 from nccltune.cli.output import hanging, hint, next_step, plain_table, stdout, styled
 from nccltune.model.finding import FindingKind
 from nccltune.model.numbers import percent_text, size_form
@@ -22,14 +25,27 @@ _NARROW = 66
 """On a terminal with fewer columns no table is printed, and a finding starts on its own line."""
 
 
-def show(analysis: Analysis, study: Path, measure: str) -> None:
-    """Print curves, findings, what was compared, and the next step, maybe `measure`."""
+def show(found: AnalyzedInput, path: Path) -> None:
+    """Print the runs side by side, curves, findings, what was not read, and the next step."""
     out = stdout()
-    hanging(out, "platform   ", 11, analysis.platform.title)
-    if analysis.platform.replay:
-        hanging(out, "replay     ", 11, f"of {analysis.platform.replay}")
-    found = show_analysis(analysis, out)
-    _next(analysis, found, study, measure)
+    if found.compared is not None:
+        show_compared(found.compared)
+    for number, part in enumerate(found.parts):
+        analysis = part.analysis
+        if part.of:
+            first = found.compared is None and not number
+            out.print(styled("" if first else "\n", ("runs       ", "bold"), part.of))
+        title = analysis.platform.title
+        unnamed = found.imported is not None and title == analysis.platform.name
+        hanging(out, "platform   ", 11, "unknown" if unnamed else title)
+        if analysis.platform.replay:
+            hanging(out, "replay     ", 11, f"of {analysis.platform.replay}")
+        compared = show_analysis(analysis, out)
+    if found.imported is not None:
+        # What is doubtful is a finding of a single part.
+        show_read(found.imported, doubtful=len(found.parts) > 1)
+    if len(found.parts) == 1:
+        _next(analysis, compared, path, part.measure, is_study=found.imported is None)
 
 
 def show_analysis(analysis: Analysis, out: Console) -> list[Comparison]:
@@ -44,26 +60,29 @@ def show_analysis(analysis: Analysis, out: Console) -> list[Comparison]:
     return found
 
 
-def _next(analysis: Analysis, found: Sequence[Comparison], study: Path, measure: str) -> None:
+def _next(
+    analysis: Analysis, found: Sequence[Comparison], path: Path, measure: str, *, is_study: bool
+) -> None:
     tuned = [item.compared for item in found if item.conditions[0].condition.collective.tuned]
+    where = shlex.quote(str(path))
+    again = f"nccltune import FILES -o {where}" if is_study else f"nccltune import {where}"
+    more = again if is_study else f"{again} FILES -o STUDY"
     if any(item.kind is FindingKind.BELOW_EXPECTED for item in analysis.findings):
         hint("next: nccltune doctor  # on the machines that were measured")
     elif not any(item.condition.scale.nodes for item in analysis.conditions):
         ranks = " --ranks N" * (not all(item.condition.scale.ranks for item in analysis.conditions))
         names = {item.condition.collective.value for item in analysis.conditions}
         named = f" --collective {names.pop()}" if len(names) == 1 else ""
-        where = shlex.quote(str(study))
-        hint(f"next: nccltune import FILES -o {where}{named} --nodes N{ranks}")
+        command = again if is_study else f"nccltune analyze {where}"
+        hint(f"next: {command}{named} --nodes N{ranks}")
     elif not tuned:
-        next_step("nccltune report", study)
+        next_step("nccltune report" if is_study else "nccltune compare", path)
     elif any(item.choices > (not item.has_default) for item in tuned):
-        next_step("nccltune tune", study)
+        next_step("nccltune tune", path)
     elif not any(item.has_default for item in tuned):
-        again = f"nccltune import FILES -o {shlex.quote(str(study))}"
-        hint(f"next: run again without the forced choice, and {again}")
+        hint(f"next: run again without the forced choice, and {more}")
     else:
-        again = f"nccltune import FILES -o {shlex.quote(str(study))}"
-        hint(f"next: run again with NCCL_ALGO and NCCL_PROTO forced, and {again}")
+        hint(f"next: run again with NCCL_ALGO and NCCL_PROTO forced, and {more}")
         hint(f"next: or let nccltune measure the choices, on the same machines: {measure}")
 
 

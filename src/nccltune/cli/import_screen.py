@@ -5,21 +5,18 @@ import shlex
 import sys
 from pathlib import Path
 
+from nccltune.app.importing import way_out
 from nccltune.cli.output import error_lines, hint, stdout, styled
 from nccltune.cli.progress import Progress, Step
 from nccltune.formats.importing.importer import FileOutcome, Imported, ImportState
 from nccltune.formats.importing.suspect import platform_doubts
-from nccltune.formats.reading.file_report import FileKind, FileReport, Flag, FlagKind
+from nccltune.formats.reading.file_report import FileKind, FileReport, Flag
 from nccltune.formats.reading.platform_facts import joined
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
 from nccltune.study.files import Study
 
 _FLAGS_SHOWN = 12
-_MISSING = {
-    FlagKind.COLLECTIVE_UNKNOWN: "--collective NAME",
-    FlagKind.RANKS_NEEDED: "--ranks N",
-}
 
 
 def show(result: Imported, study: Path, again: str, *, dry_run: bool) -> None:
@@ -54,12 +51,20 @@ def show(result: Imported, study: Path, again: str, *, dry_run: bool) -> None:
     elif result.samples and len(result.studies) < 2 and not Study(study).platform_path.exists():
         out.print("platform    unknown")
     _show_known(result)
-    _show_unread(result.files)
-    _show_flags(result.files)
-    _show_doubts(result.studies)
+    show_read(result)
     if len(result.studies) > 1:
         _show_split(result)
     _show_end(result, study, again, dry_run=dry_run)
+
+
+def show_read(result: Imported, *, doubtful: bool = True) -> None:
+    """Print what was not read, remarks on the runs, and what only some runs show.
+
+    Without `doubtful` only the remarks that put no run in doubt.
+    """
+    _show_unread(result.files)
+    _show_flags(result.files, doubtful=doubtful)
+    _show_doubts(result.studies)
 
 
 def _show_known(result: Imported) -> None:
@@ -96,22 +101,8 @@ def _show_end(result: Imported, study: Path, again: str, *, dry_run: bool) -> No
     elif not any(
         item.outcome is ImportState.REFUSED and item.report.asked for item in result.files
     ):
-        print(
-            error_lines("no measurement was read", _way_out(result, name, again)), file=sys.stderr
-        )
-
-
-def _way_out(result: Imported, name: str, again: str) -> str:
-    reports = [item.report for item in result.files]
-    flags = {flag.kind for report in reports for flag in report.flags}
-    if missing := [words for kind, words in _MISSING.items() if kind in flags]:
-        return f"give what is unknown: {again} -o {name} {' '.join(missing)}"
-    if any(report.unreadable or report.rows for report in reports):
-        return "every row was left out for the reasons above"
-    if any(report.kind is FileKind.NCCL_LOG for report in reports):
-        files = again.removeprefix("nccltune import").partition(" --")[0]
-        return f"what the log says of faults: nccltune doctor{files}"
-    return "known are text and JSON of nccl-tests, NVIDIA's raw CSV, and samples of nccltune"
+        out_of_it = way_out(result, f"{again} -o {name}")
+        print(error_lines("no measurement was read", out_of_it), file=sys.stderr)
 
 
 def _unknown_scale(result: Imported) -> str:
@@ -205,13 +196,15 @@ def _show_unread(files: list[FileOutcome]) -> None:
             out.print(f"  {report.name}: {report.error or ''}")
 
 
-def _show_flags(files: list[FileOutcome]) -> None:
+def _show_flags(files: list[FileOutcome], *, doubtful: bool) -> None:
     """Print remarks on the runs, doubtful runs first. Equal remarks on several files are merged."""
     out = stdout()
     grouped: dict[tuple[str, str], list[tuple[str, Flag]]] = {}
     for item in files:
         if item.outcome is not ImportState.ALREADY:
             for flag in item.report.flags:
+                if flag.doubtful and not doubtful:
+                    continue
                 key = (flag.kind.value, flag.sentence)
                 grouped.setdefault(key, []).append((item.report.name, flag))
     ordered = sorted(grouped.values(), key=lambda flags: not flags[0][1].doubtful)

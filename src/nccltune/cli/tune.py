@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,26 +50,30 @@ def command(study: Path, options: TuneOptions, output: Path | None, dry_run: boo
     is_saved = not dry_run and (output is not None or not found.unsaved)
     wrote = f"Wrote {found.config}" if is_saved else "Not saved"
     wrote = f"Would write {found.config}" if dry_run else wrote
+    wrote = wrote if found.config is not None else "Not written (-o FILE does)"
     document = {**to_builtins(found.tuning), "left_out": [*found.left_out]}
     print_result(document, show_result, found, study, wrote)
 
 
 def show_result(found: SavedTuning, study: Path, wrote: str) -> None:
     """Print the tuning, the text `wrote` about the written file, and the next step."""
+    from nccltune.cli.import_screen import show_read
     from nccltune.cli.rule_screen import counted_rules, left_alone_words, show_tuning
     from nccltune.cli.worth_screen import show_worth
 
     tuning = found.tuning
+    if found.imported is not None:
+        show_read(found.imported)
     show_tuning(tuning)
     if tuning.worth is not None:
         show_worth(tuning.worth, stdout())
     for words in found.left_out:
         hanging(stdout(), "left out   ", 11, words, "dim")
     stdout().print(f"{wrote} ({counted_rules(tuning)}). {left_alone_words(tuning)}".rstrip())
-    next_after_tune(tuning, study)
+    next_after_tune(tuning, study, is_study=found.imported is None)
 
 
-def next_after_tune(tuning: Tuning, study: Path) -> None:
+def next_after_tune(tuning: Tuning, study: Path, *, is_study: bool) -> None:
     """Print the next step: prove the rules, measure choices, or read the report."""
     from nccltune.app.tune import verify_command
     from nccltune.study.files import Study
@@ -79,11 +84,13 @@ def next_after_tune(tuning: Tuning, study: Path) -> None:
     is_unwanted = tuning.worth is not None and tuning.worth.whole.advised_against
     if not is_unwanted and states - {RuleState.PROVEN}:
         words = "prove them: " if RuleState.CANDIDATE in states else ""
-        hint(f"next: {words}{verify_command(Study(study), tuning)}")
+        proof = verify_command(Study(study if is_study else Path("STUDY")), tuning)
+        first = "" if is_study else f"nccltune import {shlex.quote(str(study))} -o STUDY && "
+        hint(f"next: {words}{first}{proof}")
     elif not ruled and not any(item.compared for item in left):
         hint(
             "next: measure other choices beside the default: nccltune sweep -o STUDY, or import "
             "runs with NCCL_ALGO and NCCL_PROTO set"
         )
     else:
-        next_step("nccltune report", study)
+        next_step("nccltune report" if is_study else "nccltune analyze", study)

@@ -160,14 +160,28 @@ def test_analyze_says_where_a_limited_run_is_the_fastest(
     assert run(["import", str(path), "-o", str(study)]) == 0
     assert run(["analyze", str(study)]) in (0, 1)
     shown = " ".join(capsys.readouterr().out.split())
-    assert "with NCCL_ALGO=NVLS, NCCL_ALGO=Ring: the fastest at 64 KiB to 256 KiB" in shown
+    assert (
+        "with NCCL_ALGO=NVLS, NCCL_ALGO=Ring: the fastest at 64 KiB to 256 KiB (by up to" in shown
+    )
     assert "NCCL_ALGO=Tree: the fastest at no size" in shown
 
 
 SECTION = "| size | time (us) |\n|---|---|\n"
 
 
-@pytest.mark.parametrize("form", ["### {}\n", "## {} ##\n\n", "**{}:**\n\n"])
+FORMS = ["### {}\n", "## {} ##\n\n", "**{}:**\n\n", "# {}\n", "- {}\n", "* **{}**\n", "_{}_\n"]
+FORMS += [
+    "==== {} ====\n",
+    "-- x\n--- {}\n",
+    "[{}]\n",
+    "<h3>{}</h3>\n\n",
+    "{}\n=====\n\n",
+    "{}\n\n",
+]
+FORMS += ["<details><summary>{}</summary>\n\n", "{}:\n", "Results of {}.\n"]
+
+
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("names", [("Ring", "Tree", "NVLS"), ("run A", "run B", "run C")])
 def test_sections_with_headings_are_set_beside_each_other(
     tmp_path: Path, form: str, names: tuple[str, ...]
@@ -180,8 +194,57 @@ def test_sections_with_headings_are_set_beside_each_other(
         for at, name in enumerate(names)
     )
     (table,) = read(tmp_path, text, collective="allreduce", ranks=8).tables
-    assert list(table.times_us) == list(names)
-    assert [side.second for side in table.sides] == list(names[1:])
+    shown = [f"Results of {name}" if "Results" in form else name for name in names]
+    assert list(table.times_us) == shown
+    assert [side.second for side in table.sides] == shown[1:]
+
+
+@pytest.mark.parametrize("words", ["export {}\n", "$ {} ./all_gather_perf -g 2\n", "{}\n"])
+@pytest.mark.parametrize("name", ["CUDA", "HIP"])
+def test_runs_of_other_gpus_are_no_rounds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, words: str
+) -> None:
+    text = "".join(
+        words.format(f"{name}_VISIBLE_DEVICES={devices}")
+        + SECTION
+        + "".join(f"| {size} | {own[at]} |\n" for size, own in TIMES.items())
+        for at, devices in enumerate(("0,1", "6,7"))
+    )
+    path = tmp_path / "pairs.md"
+    path.write_text(text, encoding="utf-8")
+    run(["analyze", str(path), "--collective", "allgather", "--ranks", "2", "--nodes", "1"])
+    shown = capsys.readouterr().out
+    assert f"first      {name}_VISIBLE_DEVICES=0,1\nsecond     {name}_VISIBLE_DEVICES=6,7" in shown
+    assert "rounds of one state" not in shown
+
+
+def test_sides_that_differ_in_one_setting_are_named_by_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = "$ {}mpirun -np 8 ./all_reduce_perf -b 64K -e 256K\n"
+    text = "".join(
+        command.format(setting)
+        + SECTION
+        + "".join(f"| {size} | {own[0] * factor} |\n" for size, own in TIMES.items())
+        for setting, factor in (("", 2), ("NCCL_IB_ECE_ENABLE=0 ", 1))
+    )
+    path = tmp_path / "ece.md"
+    path.write_text(text, encoding="utf-8")
+    run(["analyze", str(path), "--ranks", "8", "--nodes", "1"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "NCCL_IB_ECE_ENABLE=0 is 2.00x faster than without NCCL_IB_ECE_ENABLE" in shown
+
+
+@pytest.mark.parametrize(
+    "line", ["Job 4711 on node{}", "run {}", "Warning: {} of 4", "| {} |", "see log {}/x.txt"]
+)
+def test_lines_of_logs_and_numbers_of_repeats_are_no_titles(tmp_path: Path, line: str) -> None:
+    rows = "".join(f"| {size} | {own[0]} |\n" for size, own in TIMES.items())
+    text = "".join(f"{line.format(at)}\n\n{SECTION}{rows}\n" for at in (1, 2))
+    path, study = tmp_path / "runs.md", tmp_path / "study"
+    path.write_text(text, encoding="utf-8")
+    words = ["import", str(path), "-o", str(study), "--collective", "allreduce", "--ranks", "8"]
+    assert run([*words, "--nodes", "1"]) == 0
 
 
 @pytest.mark.parametrize(

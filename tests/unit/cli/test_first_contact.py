@@ -41,7 +41,7 @@ def screens(tmp_path: Path, cli: Cli, *texts: str) -> tuple[str, str, str]:
 
 
 def test_two_tables_of_unknown_nodes_have_a_curve_each(tmp_path: Path, cli: Cli) -> None:
-    text = HEADER + rows(16, SMOOTH) + "\nthe second machine\n\n" + HEADER + rows(16, FALLING)
+    text = HEADER + rows(16, SMOOTH) + "\n...\n\n" + HEADER + rows(16, FALLING)
     read, shown, tuned = screens(tmp_path, cli, "# all_reduce\n" + text)
     assert f"next: nccltune analyze {tmp_path / 'study'}" in read
     assert "all-reduce, ? nodes, 16 ranks, run 1" in shown

@@ -110,11 +110,14 @@ def test_no_line_of_tune_or_analyze_is_wider_than_the_terminal(
     study = study_at(tmp_path / "x")
     assert run(["analyze", str(study.path)]) == 0
     from nccltune.analyze.result import Analysis
+    from nccltune.app.analyze import Analyzed, AnalyzedInput
 
     analysis = study.read_json(study.findings_path, Analysis)
     for show in (
         lambda: rule_screen.show_tuning(tuning()),
-        lambda: analyze_screen.show(analysis, tmp_path, "nccltune sweep"),
+        lambda: analyze_screen.show(
+            AnalyzedInput([Analyzed(analysis, [], measure="nccltune sweep")]), tmp_path
+        ),
     ):
         assert max(map(len, shown(show, width))) <= width
 

@@ -14,7 +14,7 @@ from nccltune.formats.nccl_log.lines import find_log_line
 from nccltune.formats.reading.file_report import FileKind
 from nccltune.formats.reading.pairs import rows_of_pairs
 from nccltune.formats.reading.table_header import MEASURED, header_of, unit_of_times, with_title
-from nccltune.formats.text.diffs import is_diff, old_line
+from nccltune.formats.text.diffs import is_added, is_diff, old_line
 from nccltune.formats.text.lines import check_text, encoding_of, line_blocks
 from nccltune.formats.text.prefixes import strip_prefix
 from nccltune.formats.topology.nvidia_smi_matrix import looks_like_matrix
@@ -60,7 +60,7 @@ def kind_of(head: bytes) -> FileKind:
     if (program := foreign_program(text)) is not None:
         raise InputError(f"is output of {program.name}: {program.measures}", hint=program.hint)
     lines = [line for line in text.split("\n") if line.strip()]
-    if is_diff(text):
+    if is_diff(text) or is_added(text):
         lines = [old_line(line) for line in lines]
     lines = [line for _, own in rows_of_pairs([(1, lines)], text) for line in own]
     content = next((line for line in lines if not line.startswith("#")), "").strip()

@@ -231,9 +231,12 @@ def _read(reading: Reading, spool: Spool) -> File:
 def _keep_apart(runs: Iterable[RunFound]) -> None:
     """Make titles conditions of runs that nothing else tells from repeats: `Before`, `After`."""
     alike: dict[RunKey, list[RunFound]] = {}
+    unknown = any(run.nodes is None for run in runs)
     for run in runs:
         if not run.heading:
-            alike.setdefault(run.key, []).append(run)
+            # A number of nodes that one of the runs does not show may be that of the others.
+            key = run.key._replace(nodes=None) if unknown else run.key
+            alike.setdefault(key, []).append(run)
     for group in alike.values():
         titles = list(dict.fromkeys(without_repeat(run.title) for run in group))
         apart = headings_apart(titles) if len(titles) > 1 else set()

@@ -13,6 +13,8 @@ from nccltune.formats.reading.context import ReadOptions
 from nccltune.model.collective import Collective
 
 _REDUCING = frozenset({Collective.ALLREDUCE, Collective.REDUCESCATTER, Collective.REDUCE})
+_UNCHECKED = frozenset({Collective.ALLTOALL, Collective.ALLTOALLV, Collective.SENDRECV})
+"""Collectives that nccl-tests does not check in place: it prints N/A there."""
 _OLDER_ALGBW = frozenset({Collective.ALLGATHER, Collective.REDUCESCATTER, Collective.HYPERCUBE})
 """Collectives that print (n-1)/n of size / time as algbw: the first two before nccl-tests 2.9."""
 _ROOTED = frozenset(
@@ -30,7 +32,8 @@ Limits = tuple[float, float] | None
 class Shape(NamedTuple):
     """The cells of a row that limit the possible collectives.
 
-    `columns` are the columns that the table has. A copied table may lack some.
+    `columns` are the columns that the table has. A copied table may lack some. `checked` are the
+    placements whose results the rows check, True for in place.
     """
 
     size: int
@@ -39,6 +42,7 @@ class Shape(NamedTuple):
     redop: str | None
     root: int | None
     columns: frozenset[str] = frozenset({"count", "type", "redop", "root"})
+    checked: frozenset[bool] = frozenset()
 
 
 def possible_collectives(shape: Shape) -> set[Collective]:
@@ -71,6 +75,8 @@ def possible_collectives(shape: Shape) -> set[Collective]:
             if not per_rank and each != shape.size:
                 continue
         found.add(collective)
+    if shape.checked:
+        found = (found - _UNCHECKED if True in shape.checked else found & _UNCHECKED) or found
     return found
 
 

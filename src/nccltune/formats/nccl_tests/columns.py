@@ -38,7 +38,6 @@ _UNITS = {
 }
 PLACEMENTS = ("out-of-place", "in-place")
 """The groups of columns, in the order in which nccl-tests prints them."""
-SIDE_BY_SIDE = "tables stand side by side: put one below the other"
 _PLACEMENT = re.compile(r"(?<![\w-])(out-of-place|in-place)(?![\w-])")
 _WORD = re.compile(r"[a-z][a-z0-9_]{1,15}")
 _INTEGER = re.compile(r"-?\d{1,18}")
@@ -109,8 +108,6 @@ class TableColumns:
         starts = [index for index, label in enumerate(labels) if label in _TIMES]
         if not starts or labels[:2] != ["size", "count"] or "type" not in labels:
             raise BadRowError("the header names no size, count, type or time column")
-        if labels.count("size") > 1:
-            raise BadRowError(SIDE_BY_SIDE)
         # Every release prints the out-of-place columns first. Pasted tables often lack the line
         # with the group labels.
         cut = placements in ([], [PLACEMENTS[0]])

@@ -14,7 +14,6 @@ from nccltune.formats.nccl_tests.columns import (
     DTYPE_BYTES,
     PLACEMENTS,
     REDOPS,
-    SIDE_BY_SIDE,
     BadRowError,
     FlatRow,
     TableColumns,
@@ -103,9 +102,7 @@ class CopiedTable:
         self._left = {role: header.at(role) for role in _LABELS}
         for role, places in self._left.items():
             if len(places) > 1:
-                apart = len(header.at("count")) > 1 and len(header.at("time")) > 1
-                one = f"two columns are the {role}: {self._named(places)}; keep one"
-                raise BadRowError(SIDE_BY_SIDE if apart else one)
+                raise BadRowError(f"two columns are the {role}: {self._named(places)}; keep one")
         measured = next((role for role in ("time", *_RATES) if header.at(role)), None)
         if measured is None:
             raise BadRowError(_no_time(header))

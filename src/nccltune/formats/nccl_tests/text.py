@@ -30,9 +30,11 @@ from nccltune.formats.reading.file_report import FileKind, FlagKind
 from nccltune.formats.reading.pairs import rows_of_pairs
 from nccltune.formats.reading.runs import RunSamples
 from nccltune.formats.reading.table_header import header_of, with_title
-from nccltune.formats.text.diffs import SIDES, is_diff, sides_of_diff
+from nccltune.formats.reading.titles import title_of
+from nccltune.formats.text.diffs import SIDES, added_lines, is_added, is_diff, sides_of_diff
 from nccltune.formats.text.lines import CHUNK_BYTES, encoding_of, line_blocks, visible
 from nccltune.formats.text.prefixes import strip_prefix, strip_repeated
+from nccltune.formats.text.side_by_side import are_beside, below_each_other
 from nccltune.formats.text.stamps import Stamps, stamp_of
 
 # Forms of failure lines:
@@ -63,11 +65,8 @@ _BARE_LINE = re.compile(
 _BLANKS = {0xA0: " ", 0x2007: " ", 0x202F: " ", 0x200B: None, 0xFEFF: None, 0x2212: "-"}
 _SEPARATED = re.compile(r"[,;|\t]")
 _QUOTED = re.compile(r"(?:\s{0,8}>){1,8} ?(?=\s*[|\w])")
-# The heading of a section of a document, or a line that ends with a colon. With one #, it may be a
-# line of a test's header.
-_SECTION = re.compile(
-    r"#{2,6} (\w.{0,78}?) ?#*|\*\*(\w[^*]{0,78}?):?\*\*:?|([^\W\d][^:|=]{0,78}?) ?:"
-)
+# Which GPUs a run had; those of other GPUs are no repeats of it.
+_DEVICES = re.compile(r"\b(?:CUDA|HIP|ROCR)_VISIBLE_DEVICES=[\w,-]+")
 _DOTS = re.compile(r"[\[(<]?\s*(?:\.(?:\s?\.){2,20}|\u2026+|snip|\.\.)\s*[\])>]?", re.IGNORECASE)
 _ROW_WIDTH = 1024
 _ROW_INSIDE = re.compile(
@@ -100,6 +99,12 @@ def read_text(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
         note = "a diff: its old and new lines are two runs, which nccltune compare compares"
         context.report.flag(FlagKind.NOTE, note)
         blocks = sides_of_diff(blocks)
+    elif is_added(text):
+        blocks = added_lines(blocks)
+    if are_beside(text):
+        note = "tables stand side by side: each is a run, which nccltune compare compares"
+        context.report.flag(FlagKind.NOTE, note)
+        blocks = below_each_other(blocks)
     blocks = rows_of_pairs(blocks, text)
     if wrapping is not None:
         blocks = ((number, unwrapped(lines, wrapping)) for number, lines in blocks)
@@ -166,7 +171,7 @@ class _TextReader:
         self.diagnostics = DiagnosticsReader()
         self.log_lines = 0
         self.hosts: set[str] = set()
-        self.above = self.title = self.side = ""
+        self.above = self.over = self.title = self.side = self.devices = ""
         self.below: list[str] = []
         self.led_by = self.led = self.lead = ""
         self.plain = SourceReader(context, self.begin)
@@ -175,7 +180,7 @@ class _TextReader:
     def begin(self, run: NcclTestsRun, again: bool) -> RunLogs:
         """Begin a run: set the settings of its command line; return the logs of its processes."""
         run.set_command(self.commands.begin_run(again=again))
-        run.title = ", ".join(dict.fromkeys(filter(None, (self.title, self.side))))
+        run.title = ", ".join(dict.fromkeys(filter(None, (self.title, self.side, self.devices))))
         return self.logs.begin_run(again=again)
 
     def block(self, number: int, lines: list[str]) -> None:
@@ -188,6 +193,7 @@ class _TextReader:
                 self.below = lines[at - number + 1 : at - number + 6]
                 self.line(line, at)
                 fast = self.plain.fast
+            self.over = line
 
     def line(self, line: str, number: int) -> None:
         """Process any line."""
@@ -204,11 +210,7 @@ class _TextReader:
                 self.report.ignored += 1
                 return
         body = text.lstrip()
-        title = _SECTION.fullmatch(body.rstrip())
-        if title is not None and (title[3] is None or self._begins_table()):
-            self.title = title[title.lastindex or 0]
-            self.side = self.title if self.title in SIDES else self.side
-            source.end_unlabelled()
+        self._note_title(body)
         if self._led(source, text, number):
             pass
         elif body.startswith("#"):
@@ -225,6 +227,16 @@ class _TextReader:
             self.logs.unnamed.version = version["version"]
         elif body:
             self._other(source, text, body, number)
+
+    def _note_title(self, body: str) -> None:
+        """Keep the title that a line is, and the GPUs that it sets."""
+        if "VISIBLE_DEVICES=" in body and (devices := _DEVICES.search(body)) is not None:
+            self.devices = devices[0]
+        if title := title_of(body, self.over, self.below, self._begins_table):
+            self.title = title
+            self.side = self.title if self.title in SIDES else self.side
+            for each in self.sources.values():
+                each.end_unlabelled()
 
     def _commented(self, source: SourceReader, line: str, text: str, number: int) -> None:
         """Process a line that starts with `#` after its prefix."""
@@ -286,7 +298,7 @@ class _TextReader:
     def _begins_table(self) -> bool:
         """Return whether the next line is of a table, a code block or a command."""
         after = next((line.lstrip() for line in self.below if line.strip()), "")
-        return after[:1] in "#|`$~" or header_of(after) is not None
+        return after[:1] in "#|`$~" or after.startswith("<pre") or header_of(after) is not None
 
     def _heads(self, text: str) -> bool:
         """Return whether the names of a table follow a line, or one more title below it."""

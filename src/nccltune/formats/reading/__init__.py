@@ -11,6 +11,7 @@ command_lines.py     settings and options in command lines
 command_scale.py     the ranks and nodes that a command line starts
 file_names.py        the choice in a file name
 table_header.py      the columns of a table by the names that people give them
+titles.py             the titles of tables in the text around them
 pairs.py             lines of names and values as rows of a table
 foreign_names.py     names of columns in other languages
 quantities.py        numbers with units

@@ -75,7 +75,8 @@ _TESTED_ON = re.compile(
     re.IGNORECASE,
 )
 _TEST = re.compile(
-    r"\b(?:tests?|testing|tested|run|runs|running|ran|bench\w*|results?)\b|_perf\b", re.IGNORECASE
+    r"\b(?:tests?|testing|tested|run|runs|running|ran|bench\w*|results?|bus ?bw)\b|_perf\b",
+    re.IGNORECASE,
 )
 _MACHINE_WORD = re.compile(r"(?<![a-z])(?:node|host|instance|machine|server)", re.IGNORECASE)
 # A paragraph that compares a setting may be about another table than the next one.
@@ -88,6 +89,7 @@ _CONTRAST = re.compile(
     r"\b(?:but|however|while|multi\w*|fine|ok|okay|works?|worked|expected?)\b", re.IGNORECASE
 )
 _LONGEST_TITLE = 160
+_FIRST_SENTENCE = re.compile(r".*?(?:[.](?= [A-Z])|$)")
 # A line such as `alltoall result` is a title, too.
 _MOST_TITLE_WORDS = 4
 # A script around nccl-tests that is named for its test, or is given it: `run.sh -t all_gather`.
@@ -280,6 +282,8 @@ class CommandLines:
             self._titled = (int(several[1]), number) if several and int(several[1]) else None
         if "." in text and (script := _WRAPPER.search(text)) is not None:
             self._named = collective_of_title(script[0]) or self._named
+        if len(text) > _LONGEST_TITLE:
+            text = _FIRST_SENTENCE.match(text)[0]  # type: ignore[index]
         if not text or len(text) > _LONGEST_TITLE or (self._fenced and text.startswith("# ")):
             return
         is_title = heads or _TITLE.match(text) is not None or text.endswith(":")

@@ -16,6 +16,19 @@ def is_diff(text: str) -> bool:
     return _OLD.search(text) is not None and _NEW.search(text) is not None
 
 
+def is_added(text: str) -> bool:
+    """Return whether a text has rows of numbers behind `+` alone: a diff of a new file."""
+    return _OLD.search(text) is None and len(_NEW.findall(text)) > 1
+
+
+def added_lines(
+    blocks: Iterable[tuple[int, list[str]]],
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield blocks without the sign of the lines that a diff adds."""
+    for number, lines in blocks:
+        yield number, [line.removeprefix("+") for line in lines]
+
+
 def old_line(line: str) -> str:
     """Return a line of a diff without its sign."""
     return line[1:] if line[:1] in ("+", "-") else line

@@ -180,16 +180,19 @@ def test_rows_below_names_that_are_not_read_say_so(old: str, new: str, reason: s
     assert len(set(read.reasons)) == 2
 
 
-@pytest.mark.parametrize("bar", [" | ", "|", " | # ", "    "])
-def test_tables_side_by_side_are_named(bar: str) -> None:
+@pytest.mark.parametrize("names", ["", "main{}this branch\n"])
+@pytest.mark.parametrize("bar", [" | ", "|", " || ", "    "])
+def test_tables_side_by_side_are_two_runs(bar: str, names: str) -> None:
     made = Made(points(*SIZES))
     shown = {*made.columns(), *map(made.row, made.points)}
-    lines = [line + bar + line.lstrip("#") if line in shown else line for line in made.lines()]
+    lines = [line + bar + line if line in shown else line for line in made.lines()]
+    first = next(at for at, line in enumerate(lines) if line in {x + bar + x for x in shown})
+    lines[first:first] = [names.format(bar).rstrip()] if names and "|" in bar else []
     read = text("\n".join(lines))
-    assert read.samples == []
-    assert read.reasons[0] == "tables stand side by side: put one below the other"
-    assert "no line above the row names them, or it was not read" in read.reasons[1]
-    assert len(set(read.reasons)) == 2
+    assert read.reasons == []
+    alone = text(made.text()).samples
+    assert [sample.time_us for sample in read.samples] == [each.time_us for each in alone] * 2
+    assert read.report.tables == 2
 
 
 def test_size_0_is_counted_and_no_sample() -> None:

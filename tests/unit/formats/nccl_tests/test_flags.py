@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flags for runs that are doubtful or incomplete."""
 
+from dataclasses import replace
+
 import pytest
 
 from nccltune.model.collective import Collective
@@ -141,7 +143,8 @@ def test_an_unknown_scale_is_flagged() -> None:
 
 
 def test_a_collective_that_nothing_names() -> None:
-    made = Made(points(*SIZES), Collective.ALLGATHER, era="2.13")
+    unchecked = tuple(replace(point, wrong=None) for point in points(*SIZES))
+    made = Made(unchecked, Collective.ALLGATHER, era="2.13")
     read = text(made.text())
     assert read.samples == []
     assert read.report.rows == 3
@@ -151,6 +154,22 @@ def test_a_collective_that_nothing_names() -> None:
     assert len(text(made.text(), collective=Collective.ALLGATHER).samples) == 6
     # The name must fit the columns.
     assert text(made.text(), "all_reduce.txt").samples == []
+
+
+@pytest.mark.parametrize(
+    ("collective", "ranks"),
+    [
+        (Collective.ALLGATHER, 8),
+        (Collective.ALLTOALL, 8),
+        (Collective.ALLREDUCE, 2),
+        (Collective.SENDRECV, 2),
+    ],
+)
+def test_results_that_are_not_checked_in_place_name_the_collective(
+    collective: Collective, ranks: int
+) -> None:
+    read = text(Made(points(*SIZES), collective, era="2.13", ranks=ranks).text())
+    assert read.report.collectives == {collective.value: 6}
 
 
 @pytest.mark.parametrize(
@@ -168,9 +187,10 @@ def test_send_and_receive_looks_like_an_all_reduce() -> None:
     for collective in (Collective.ALLREDUCE, Collective.SENDRECV):
         made = Made(points(*SIZES), collective, era="2.13", ranks=8)
         assert text(made.text()).report.collectives == {collective.value: 6}
-        two = text(made.with_(ranks=2).text())
-        assert "allreduce or sendrecv" in two.sentence("collective_unknown")
-        assert len(text(made.with_(ranks=2).text(), f"{collective}.txt").samples) == 6
+        unchecked = tuple(replace(point, wrong=None) for point in points(*SIZES))
+        two = made.with_(ranks=2, points=unchecked).text()
+        assert "allreduce or sendrecv" in text(two).sentence("collective_unknown")
+        assert len(text(two, f"{collective}.txt").samples) == 6
 
 
 def test_host_names_are_never_kept() -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from nccltune.app.compare import SidesCompared, compare_paths
-from nccltune.formats.text.diffs import is_diff, sides_of_diff
+from nccltune.app.importing import studied
+from nccltune.formats.text.diffs import is_added, is_diff, sides_of_diff
+from nccltune.study.files import Study
 
 NAMES = " #  size  count  type  redop  root  time  algbw  busbw  #wrong\n"
 OLD = "-  1048576  262144  float  sum  -1  210.0  4.99  9.36  0\n"
@@ -48,11 +50,26 @@ def test_both_sides_of_a_diff_are_compared(
         "-1 2 3\n-4 5 6\n",
         NAMES + OLD,
         "+ NCCL_ALGO=Ring\n- first\n",
+        "+ size 1024\n+ 8 GPUs\n",
         "+ mpirun -np 8 -N 8 ./all_reduce_perf\n- hosts: node-01 8 GPUs, node-02 8 GPUs\n",
     ],
 )
 def test_lists_and_traces_are_no_diff(text: str) -> None:
     assert not is_diff(text)
+    assert not is_added(text)
+
+
+def test_a_table_that_a_diff_adds_is_one_run(tmp_path: Path) -> None:
+    path = tmp_path / "added.diff"
+    rows = "".join(f"+  {1 << i}  {1 << i - 2}  float  sum  -1  20.0  {(1 << i) / 2e4:.2f}  "
+                   f"{(1 << i) * 1.875 / 2e4:.2f}  0\n" for i in (20, 21))  # fmt: skip
+    path.write_text(
+        f"README.md:70\n```diff\n@@ -0,0 +1,3 @@\n+{NAMES}{rows}```\n", encoding="utf-8"
+    )
+    with studied(path, split=True, nodes=2) as given:
+        (study,) = map(Study, given.studies)
+        samples = list(study.samples())
+    assert [(item.bytes, item.time_us) for item in samples] == [(1 << 20, 20.0), (1 << 21, 20.0)]
 
 
 def test_common_lines_are_on_both_sides() -> None:

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recognise the title of a table in the text around it.
+
+| form | example |
+| --- | --- |
+| heading, bold, with a colon | `## Before`, `**Before**`, `Before:` |
+| other marks of Markdown, reStructuredText and HTML | `- Before`, `_Before_`, `<summary>Before` |
+| a line across | `==== before ====`, `[before]` |
+| words alone | `P5 before the change` |
+
+All but headings and bold words are titles only directly above a table.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+
+_SURE = re.compile(r"#{2,6} (\w.{0,78}?) ?#*|\*\*(\w[^*]{0,78}?):?\*\*:?")
+_MARKS = re.compile(
+    r"#{1,6} (.+?) ?#*|\*\*(.+?)\*\*|__(.+)__|_(.+)_|\*([^* ].*)\*|\[([^\]]+)\]"
+    r"|[-=~*+#>]{3,} ?(.+?) ?[-=~*+#<]*|[-*+] (.+)|\d{1,2}[.)] (.+)|(.+?) ?[:.]"
+)
+_TAGS = re.compile(r"</?[a-z][a-z0-9]{0,9}>", re.IGNORECASE)
+_MOST_MARKS = 4
+_LONGEST = 120
+_WORDS = re.compile(r"[^\W_][\w ,.()+/&'-]{2,78}[\w)]")
+_LOG = re.compile(
+    r"\b(?:logs?|jobs?|jobid|pid|date|elapsed|warning|error|info|hosts?|hostname|runn?ing|load(?:ing|ed)"
+    r"|started|starting|launch\w*|using|version|path|stdout|stderr|mon|tue|wed|thu|fri|sat|sun)\b",
+    re.IGNORECASE,
+)
+_UNDERLINE = re.compile(r"([=~^\"'-])\1{2,}")
+
+
+def title_of(line: str, above: str, below: Sequence[str], begins_table: Callable[[], bool]) -> str:
+    """Return the title that a line is; empty if it is none.
+
+    `above` is the line before it, `below` the lines after it. `begins_table` returns whether a
+    table, a code block or a command follows.
+    """
+    line = line.strip()
+    if (sure := _SURE.fullmatch(line)) is not None:
+        return sure[1] or sure[2]
+    if len(line) > _LONGEST:
+        return ""
+    underlined = bool(below) and _UNDERLINE.fullmatch(below[0].strip()) is not None
+    if (line.startswith("#") and above.startswith("#")) or not (underlined or begins_table()):
+        return ""
+    words = _TAGS.sub("", line).strip()
+    marks = underlined + (words != line)
+    for _ in range(_MOST_MARKS):
+        if (match := _MARKS.fullmatch(words)) is None:
+            break
+        words, marks = match[match.lastindex or 0].strip(), marks + 1
+    if line.endswith(":") and not any(char in words for char in ":|="):
+        return words if words[:1].isalpha() else ""
+    shown = words.split()
+    told = sum(word.isalpha() for word in shown)
+    if not _WORDS.fullmatch(words) or (_LOG.search(words) and re.search(r"\d|/", words)):
+        return ""
+    alone = not above.strip() or above.lstrip()[:1] in "$`"
+    return words if told > 1 or (told == len(shown) and (marks or alone)) else ""
