@@ -266,7 +266,7 @@ def _candidates(
     """Return the first release's choices as rules where the second one is slower.
 
     To NCCL's tuner a call in a graph is a registered one, so of two kinds that differ in the graph
-    alone the first one decides.
+    alone the first one decides, and the other at the sizes that are left.
     """
     both = len({kind.registered or kind.graph for kind in kinds}) > 1
     found: list[tuple[Rule, RanChange]] = []
@@ -282,16 +282,22 @@ def _candidates(
             ranks=one.scale.ranks,
             registered=True if one.registered or one.graph else False if both else None,
         )
-        if not any(_overlap(rule, other) for other, _ in found):
-            found.append((rule, one))
+        found += [(part, one) for part in _undecided(rule, [other for other, _ in found])]
     return found
 
 
-def _overlap(one: Rule, other: Rule) -> bool:
-    mine, theirs = ((r.collective, r.nodes, r.ranks, r.registered) for r in (one, other))
-    return mine == theirs and (
-        one.min_bytes <= other.max_bytes and other.min_bytes <= one.max_bytes
-    )
+def _undecided(rule: Rule, earlier: Iterable[Rule]) -> list[Rule]:
+    """Return the parts of a rule at whose sizes no earlier one decides the same calls."""
+    parts = [(rule.min_bytes, rule.max_bytes)]
+    same = msgspec.structs.replace
+    for other in earlier:
+        mine = same(other, choice=rule.choice, min_bytes=rule.min_bytes, max_bytes=rule.max_bytes)
+        if mine == rule:
+            beside = [(0, other.min_bytes - 1), (other.max_bytes + 1, rule.max_bytes)]
+            parts = [
+                (max(low, start), min(high, end)) for low, high in parts for start, end in beside
+            ]
+    return [same(rule, min_bytes=low, max_bytes=high) for low, high in parts if low <= high]
 
 
 def _write(

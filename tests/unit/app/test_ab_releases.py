@@ -107,8 +107,18 @@ def compared(path: Path, rows: list[Row]) -> ReleaseVerdict:
                 "32 32 tree/ll ring/ll slower",
                 "32 64 tree/simple ring/ll slower",
             ],
-            ["32 32 ring/ll False", "32 32 tree/ll True"],
+            # In graphs and registered, the larger size is left.
+            ["32 32 ring/ll False", "32 32 tree/ll True", "32 64 tree/simple True"],
             id="kinds-of-calls",
+        ),
+        pytest.param(
+            [
+                (REGISTERED, 64, "ring/ll", "ring/simple", 15.0),
+                *((BOTH, kib, "tree/ll", "ring/simple", 15.0) for kib in (32, 64, 128)),
+            ],
+            ["64 64 ring/ll ring/simple slower", "32 128 tree/ll ring/simple slower"],
+            ["64 64 ring/ll True", "32 63 tree/ll True", "64 128 tree/ll True"],
+            id="both-sides-are-left",
         ),
         pytest.param(
             [(GRAPH, 32, "tree/ll", "ring/ll", 15.0)],
@@ -133,6 +143,13 @@ def test_what_was_faster_under_the_first_release_becomes_a_candidate(
     ] == rules
     assert found.known_ran == len(rows)
     assert (found.candidate is None) == (not rules)
+    assert not any(
+        one.registered == other.registered
+        and one.min_bytes <= other.max_bytes
+        and other.min_bytes <= one.max_bytes
+        for index, other in enumerate(found.rules)
+        for one in found.rules[index + 1 :]
+    )
     if found.candidate is not None:
         written = read_rules(Study(Path(found.candidate)).config_path, strict=True).rules
         assert [item.rule for item in written] == list(found.rules)
