@@ -70,11 +70,8 @@ std::string_view FamilyName(const Nic& nic) {
 
 bool MergeIsAsked() { return IsSet("NCCL_NET_FORCE_MERGE") || IsSet("NCCL_NET_MERGE_LEVEL"); }
 
-bool SameSet(std::vector<int> one, std::span<const int> other) {
-  std::vector<int> sorted(other.begin(), other.end());
-  std::sort(one.begin(), one.end());
-  std::sort(sorted.begin(), sorted.end());
-  return one == sorted;
+bool SameSet(std::span<const int> one, std::span<const int> other) {
+  return std::ranges::is_permutation(one, other);
 }
 
 }  // namespace

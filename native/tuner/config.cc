@@ -199,6 +199,8 @@ bool Store(std::string_view key, std::string_view value, ConfigHeader* header, s
     Keep(&header->nccl, *version, key, note);
   } else if (key == "gpu") {
     Keep(&header->gpu, std::string(value), key, note);
+  } else if (key == "driver") {
+    Keep(&header->driver, std::string(value), key, note);
   } else if (key == "study") {
     Keep(&header->study, std::string(value), key, note);
   } else if (key == "created") {

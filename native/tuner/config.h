@@ -25,6 +25,7 @@ struct ConfigHeader {
   std::optional<uint64_t> schema;
   std::optional<NcclVersion> nccl;
   std::optional<std::string> gpu;
+  std::optional<std::string> driver;
   std::optional<std::string> study;
   std::optional<std::string> created;
   std::optional<std::string> end;  // "below": the file's last line states end=here

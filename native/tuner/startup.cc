@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -93,7 +94,7 @@ void WarnOfRankDependence(const TunerConfig& config, const PluginSettings& setti
 }
 
 Verdict Judge(const LoadedConfig& file, const PluginSettings& settings,
-              const RunningPlatform& running, const Warnings& warnings) {
+              const RunningPlatform& running, const char* driver_file, const Warnings& warnings) {
   const TunerConfig& config = file.config;
   Verdict verdict;
   if (file.empty) warnings.LogOnce(settings.path + ": the file is empty: no rules");
@@ -114,14 +115,21 @@ Verdict Judge(const LoadedConfig& file, const PluginSettings& settings,
     warnings.LogOnce(settings.path + ": " + Count(config.bad_lines, "bad line", "bad lines") +
                      " and NCCLTUNE_STRICT=1: no rule is used");
   }
-  const std::vector<std::string> reasons = StaleReasons(config.header, running);
-  if (!reasons.empty() && !config.rules.empty()) {
-    verdict.stale = settings.stale_off;
+  if (config.rules.empty()) return verdict;
+  std::vector<std::string> reasons = StaleReasons(config.header, running);
+  const bool stale = !reasons.empty();
+  const std::string driver = OtherDriver(config.header, driver_file);
+  if (!driver.empty()) reasons.push_back(driver);
+  verdict.stale = stale && settings.stale_off;
+  if (stale) {
     warnings.LogOnce(settings.path + ": stale rules, measured on " + Joined(reasons) +
                      (settings.stale_off ? "; NCCLTUNE_STALE=off: no rule is used; if other ranks "
                                            "have other GPUs and use rules, collectives hang"
                                          : "; they are used anyway; measure again, or disable them "
                                            "with NCCLTUNE_STALE=off"));
+  } else if (!driver.empty()) {
+    warnings.LogOnce(settings.path + ": rules measured on " + driver +
+                     "; they are used; nccltune check shows whether they still hold");
   }
   return verdict;
 }
@@ -206,7 +214,7 @@ std::unique_ptr<TunerContext> StartCommunicator(const StartArguments& arguments)
   }
   const TunerConfig& config = file->config;
   LogProblems(config, Printable(settings.path, 300), warnings);
-  const Verdict verdict = Judge(*file, settings, running, warnings);
+  const Verdict verdict = Judge(*file, settings, running, arguments.driver_file, warnings);
   communicator->measured_here = MeasuredHere(config.header, running);
   if (!verdict.dropped()) {
     communicator->hits = file->hits;
@@ -260,6 +268,16 @@ std::vector<std::string> StaleReasons(const ConfigHeader& header, const RunningP
     reasons.push_back(Quoted(*header.gpu, 80) + " (this is " + Quoted(*running.gpu, 80) + ")");
   }
   return reasons;
+}
+
+std::string OtherDriver(const ConfigHeader& header, const char* file) {
+  std::array<char, 64> text{};
+  if (!header.driver) return "";
+  const std::unique_ptr<FILE, int (*)(FILE*)> opened(std::fopen(file, "re"), &std::fclose);
+  if (!opened || std::fgets(text.data(), text.size(), opened.get()) == nullptr) return "";
+  const std::string_view running(text.data(), std::strcspn(text.data(), " \t\r\n"));
+  if (running.empty() || running == *header.driver) return "";
+  return "driver " + Printable(*header.driver, 40) + " (this is " + Printable(running, 40) + ")";
 }
 
 bool MeasuredHere(const ConfigHeader& header, const RunningPlatform& running) {

@@ -51,6 +51,10 @@ RunningPlatform FindRunning(abi::LogFunction log);
 // either.
 std::vector<std::string> StaleReasons(const ConfigHeader& header, const RunningPlatform& running);
 
+// Returns a phrase if the header has another driver version than `file`, the kernel's; else empty,
+// also if it cannot be read. Another driver does not make rules stale.
+std::string OtherDriver(const ConfigHeader& header, const char* file);
+
 // Returns whether the header names the GPU and the NCCL version, and both match the running ones.
 bool MeasuredHere(const ConfigHeader& header, const RunningPlatform& running);
 
@@ -60,7 +64,8 @@ inline constexpr unsigned long kLogSubsystems = abi::kSubsysInit | abi::kSubsysT
 struct StartArguments {
   int interface_version;
   Scale scale;
-  abi::LogFunction log;  // may be null
+  abi::LogFunction log;                                    // may be null
+  const char* driver_file = "/sys/module/nvidia/version";  // as in nccltune's studies
 };
 
 // Returns the state of a new communicator. Throws only std::bad_alloc.

@@ -5,7 +5,7 @@
 Without NCCLTUNE_SENDRECV, 64 channels of NCCL's send/recv are faster. It cannot start with the
 setting that BENCH_FAIL names (NAME=VALUE), and writes NCCL's lines of a start to NCCL_DEBUG_FILE,
 and BENCH_TOPOLOGY to NCCL_TOPO_DUMP_FILE. NCCL is 2.28.9, or the release in --nccl; 2.32.3 is
-slower outside of CUDA graphs, and runs 2 channels there instead of 4.
+slower outside of CUDA graphs, and runs 4 channels there instead of 2.
 
 With NCCLTUNE_SENDRECV, the library before NCCL, which it finds in its environment as a real one
 would: copy engines are faster from BENCH_CROSSING bytes on (2M, 0 for never). BENCH_WITHOUT names
@@ -110,7 +110,7 @@ def measure(request: dict[str, Any]) -> None:
             choice="default",
             round=request["first_round"],
             iterations=request["iterations"],
-            ran={"algorithm": "ring", "protocol": "ll", "channels": 2 if slow else 4},
+            ran={"algorithm": "ring", "protocol": "ll", "channels": 4 if slow else 2},
             time_us=time_us(size, load) * (0.5 if graph else 1 + 0.3 * slow),
             load_alone_us=100.0 if load else None,
             load_us=(102.0 if OURS else 120.0) if load else None,

@@ -312,10 +312,10 @@ def test_releases_are_compared_in_each_kind_of_calls(
     assert isinstance(found, ReleaseVerdict)
     assert found.why == "all-reduce is 1.30x slower from 1 KiB to 4 KiB"
     assert [(one.prose, one.before.label, one.after.label) for one in found.ran] == [
-        ("all-reduce", "ring/ll/4", "ring/ll/2")
+        ("all-reduce", "ring/ll/2", "ring/ll/4")
     ]
     (rule,) = found.rules
-    assert (rule.choice.label, rule.registered) == ("ring/ll/4", False)
+    assert (rule.choice.label, rule.registered) == ("ring/ll/2", False)
     # NCCL wrote its topology in the probe, so its model was asked.
     assert found.model is not None
     assert found.model.is_asked

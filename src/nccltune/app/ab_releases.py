@@ -34,6 +34,7 @@ from nccltune.measure.experiments.ab.settings import LIBRARY
 from nccltune.model.choice import Choice
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError, LaunchError
+from nccltune.model.nccl_releases import nccl_release
 from nccltune.model.rule import Rule, RuleState
 from nccltune.model.sample import Sample
 from nccltune.model.scale import Scale
@@ -184,7 +185,7 @@ def with_releases(
     calls = dict.fromkeys((item.collective, item.scale) for item in verdict.collectives)
     is_known = bool(calls) and before is not None and before != after
     sizes = [size for item in verdict.collectives for size in item.sizes]
-    candidates = _candidates(changes, {item.calls for item in verdict.collectives})
+    candidates = _candidates(changes, {item.calls for item in verdict.collectives}, after)
     found = ReleaseVerdict(
         **msgspec.structs.asdict(verdict),
         releases=(before, after),
@@ -261,17 +262,21 @@ def _changes(item: CollectiveGain, ran: dict[Side, dict[_Call, Choice]]) -> Iter
 
 
 def _candidates(
-    changes: Iterable[RanChange], kinds: Collection[CallKind]
+    changes: Iterable[RanChange], kinds: Collection[CallKind], release: str | None
 ) -> list[tuple[Rule, RanChange]]:
-    """Return the first release's choices as rules where the second one is slower.
+    """Return the first release's choices as rules where the second one, `release`, is slower.
 
     To NCCL's tuner a call in a graph is a registered one, so of two kinds that differ in the graph
-    alone the first one decides.
+    alone the first one decides, and the other at the sizes that are left.
     """
     both = len({kind.registered or kind.graph for kind in kinds}) > 1
+    known = nccl_release(release or "")
     found: list[tuple[Rule, RanChange]] = []
     for one in changes:
         if one.effect != "slower" or one.collective not in TUNED:
+            continue
+        if known and known.only_lowers and (one.before.channels or 0) > (one.after.channels or 0):
+            # A rule cannot raise the channels of this release.
             continue
         rule = Rule(
             collective=one.collective,
@@ -282,16 +287,22 @@ def _candidates(
             ranks=one.scale.ranks,
             registered=True if one.registered or one.graph else False if both else None,
         )
-        if not any(_overlap(rule, other) for other, _ in found):
-            found.append((rule, one))
+        found += [(part, one) for part in _undecided(rule, [other for other, _ in found])]
     return found
 
 
-def _overlap(one: Rule, other: Rule) -> bool:
-    mine, theirs = ((r.collective, r.nodes, r.ranks, r.registered) for r in (one, other))
-    return mine == theirs and (
-        one.min_bytes <= other.max_bytes and other.min_bytes <= one.max_bytes
-    )
+def _undecided(rule: Rule, earlier: Iterable[Rule]) -> list[Rule]:
+    """Return the parts of a rule at whose sizes no earlier one decides the same calls."""
+    parts = [(rule.min_bytes, rule.max_bytes)]
+    same = msgspec.structs.replace
+    for other in earlier:
+        mine = same(other, choice=rule.choice, min_bytes=rule.min_bytes, max_bytes=rule.max_bytes)
+        if mine == rule:
+            beside = [(0, other.min_bytes - 1), (other.max_bytes + 1, rule.max_bytes)]
+            parts = [
+                (max(low, start), min(high, end)) for low, high in parts for start, end in beside
+            ]
+    return [same(rule, min_bytes=low, max_bytes=high) for low, high in parts if low <= high]
 
 
 def _write(

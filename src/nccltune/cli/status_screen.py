@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nccltune.guard.sources import AuditedSetting
 
 _INDENT = 11
-_COMMAND, _PIDS = 60, 12
+_COMMAND, _PIDS, _IDLE = 60, 12, 12
 
 
 def show(found: NodeStatus) -> None:
@@ -140,9 +140,20 @@ def _show_rules(out: Console, rules: LoadedConfiguration, where: str) -> None:
         _line(out, "", words)
     if rules.job is not None:
         _line(out, "job", rules.job)
-    for item in (each for each in rules.rules if each.calls):
-        words = f"line {item.line}, {item.rule}: {count(item.calls or 0, 'call')}{where}"
-        _line(out, "hits", words)
+    _show_hits(out, rules, where)
+
+
+def _show_hits(out: Console, rules: LoadedConfiguration, where: str) -> None:
+    for item in rules.rules:
+        if item.calls:
+            _line(out, "hits", f"line {item.line}, {item.rule}: {count(item.calls, 'call')}{where}")
+    # Those of other scales are counted before.
+    may_apply = [item for item in rules.rules if item.applies or not rules.scales]
+    idle = [item for item in may_apply if item.calls == 0]
+    for item in idle[:_IDLE]:
+        _line(out, "not hit", f"line {item.line}, {item.rule}{where}")
+    if len(idle) > _IDLE:
+        _line(out, "not hit", f"{count(len(idle) - _IDLE, 'more rule')}{where}")
     if rules.undecided is not None:
         _line(out, "hits", f"no rule: {count(rules.undecided, 'call')}{where}")
     known = [item for item in rules.rules if item.sizes is not None]

@@ -49,8 +49,8 @@ COMMUNICATOR_FIELDS = {
     "graphStreamOrdering": "NCCL_GRAPH_STREAM_ORDERING",
 }
 """Properties of a communicator as NCCL's log calls them (`init.cc`), and the variable of each."""
-_OF_IMAGES = "NCCL_VERSION"
-"""Images with CUDA have it; no NCCL reads it."""
+_NOT_READ = ("NCCL_VERSION", "NCCL_TESTS_")
+"""No NCCL reads these: images with CUDA have the first, nccl-tests read the others."""
 _NO_PLUGIN = frozenset({"NCCL_CONF_FILE", "NCCL_ENV_PLUGIN", "NCCL_TUNER_CONFIG_FILE"})
 """Variables that NCCL reads before it has an env plugin, or that only tuner plugins read."""
 _PROGRAM_WINS = frozenset({"NCCL_IB_TC"})
@@ -134,11 +134,11 @@ def winners(
     """
     claims: dict[str, list[SettingClaim]] = {}
     for name, value in environment.items():
-        if name.startswith(OURS) and name != _OF_IMAGES:
+        if name.startswith(OURS) and not name.startswith(_NOT_READ):
             claims.setdefault(name, []).append(SettingClaim(ENVIRONMENT, value))
     for file in files:
         for number, name, value in file.lines:
-            if name.startswith(OURS):
+            if name.startswith(OURS) and not name.startswith(_NOT_READ):
                 claims.setdefault(name, []).append(SettingClaim(f"{file.path}:{number}", value))
     asked = {
         COMMUNICATOR_FIELDS[label]: value

@@ -5,6 +5,7 @@
 #include "abi/tuner.h"
 #include "common/content_hash.h"
 #include "common/text.h"
+#include "host/plugin_log.h"
 #include "testing.h"
 #include "tuner/config.h"
 #include "tuner/rule_set.h"
@@ -206,6 +207,33 @@ TEST_F(StartupTest, RulesOfAnotherNcclAreStale) {
                           ": stale rules, measured on NCCL 2.27.3 (this is 2.28.9); they are used "
                           "anyway; measure again, or disable them with NCCLTUNE_STALE=off");
   EXPECT_TRUE(Decides(file));
+}
+
+TEST_F(StartupTest, AnotherDriverIsNamedAndChangesNothing) {
+  const ScopedFile driver("580.159.04\n");
+  const ScopedVariable stale("NCCLTUNE_STALE", "off");
+  const auto start = [&](const std::string& header, const char* driver_file) {
+    const ScopedFile file("# nccltune: " + header + "\n" + kRule);
+    const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+    ForgetConfig();
+    const auto made = StartCommunicator({5, {4, 32}, host::plugin_log::Function(), driver_file});
+    Lines lines = TakeLog();
+    EXPECT_EQ(made->rules.counts().applied, header.find("2.27") == std::string::npos ? 1U : 0U);
+    lines.pop_back();
+    return lines.empty() ? "" : lines[0].substr(lines[0].find(": ", file.path().size()) + 2);
+  };
+  const char* const here = driver.path().c_str();
+  EXPECT_EQ(
+      start("nccl=2.28.9 driver=570.86.10", here),
+      "rules measured on driver 570.86.10 (this is 580.159.04); they are used; nccltune check "
+      "shows whether they still hold");
+  EXPECT_NE(start("nccl=2.27.3 driver=570.86.10", here)
+                .find("stale rules, measured on NCCL 2.27.3 (this is 2.28.9) and driver 570.86.10 "
+                      "(this is 580.159.04); NCCLTUNE_STALE=off: no rule is used"),
+            std::string::npos);
+  EXPECT_EQ(start("nccl=2.28.9 driver=580.159.04", here), "");
+  EXPECT_EQ(start("nccl=2.28.9", here), "");
+  EXPECT_EQ(start("nccl=2.28.9 driver=570.86.10", "/nowhere"), "");
 }
 
 TEST_F(StartupTest, AFileWithoutRulesIsNotStale) {

@@ -24,7 +24,7 @@ Row = tuple[tuple[bool, bool], int, str, str, float]
 """Whether registered and in a graph, KiB, what each release ran, and the time of the second."""
 
 
-def compared(path: Path, rows: list[Row]) -> ReleaseVerdict:
+def compared(path: Path, rows: list[Row], after: str = "2.32.3") -> ReleaseVerdict:
     """Return the verdict on releases that ran so; the first one takes 10 us."""
     study = Study.create(path)
     study.write_json(study.platform_path, Platform(name="s", nccl_version="2.28.9"))
@@ -47,7 +47,7 @@ def compared(path: Path, rows: list[Row]) -> ReleaseVerdict:
         for kind, kib, *labels, slower in rows
         for round_ in range(6)
         for side, version, label, time_us in zip(
-            ("default", "set"), ("2.28.9", "2.32.3"), labels, (10.0, slower), strict=True
+            ("default", "set"), ("2.28.9", after), labels, (10.0, slower), strict=True
         )
     ]
     outcome = TrialOutcome("done", list(range(6)), 0, 12, 12.0)
@@ -80,7 +80,7 @@ def compared(path: Path, rows: list[Row]) -> ReleaseVerdict:
                 (PLAIN, 64, "ring/ll/22", "ring/ll/16", 10.0),
             ],
             ["32 32 ring/ll/22 ring/ll/16 slower", "64 64 ring/ll/22 ring/ll/16 same"],
-            ["32 32 ring/ll/22 None"],
+            [],  # rules only lower channels since 2.31
             id="fewer-channels",
         ),
         pytest.param(
@@ -107,8 +107,18 @@ def compared(path: Path, rows: list[Row]) -> ReleaseVerdict:
                 "32 32 tree/ll ring/ll slower",
                 "32 64 tree/simple ring/ll slower",
             ],
-            ["32 32 ring/ll False", "32 32 tree/ll True"],
+            # In graphs and registered, the larger size is left.
+            ["32 32 ring/ll False", "32 32 tree/ll True", "32 64 tree/simple True"],
             id="kinds-of-calls",
+        ),
+        pytest.param(
+            [
+                (REGISTERED, 64, "ring/ll", "ring/simple", 15.0),
+                *((BOTH, kib, "tree/ll", "ring/simple", 15.0) for kib in (32, 64, 128)),
+            ],
+            ["64 64 ring/ll ring/simple slower", "32 128 tree/ll ring/simple slower"],
+            ["64 64 ring/ll True", "32 63 tree/ll True", "64 128 tree/ll True"],
+            id="both-sides-are-left",
         ),
         pytest.param(
             [(GRAPH, 32, "tree/ll", "ring/ll", 15.0)],
@@ -133,9 +143,21 @@ def test_what_was_faster_under_the_first_release_becomes_a_candidate(
     ] == rules
     assert found.known_ran == len(rows)
     assert (found.candidate is None) == (not rules)
+    assert not any(
+        one.registered == other.registered
+        and one.min_bytes <= other.max_bytes
+        and other.min_bytes <= one.max_bytes
+        for index, other in enumerate(found.rules)
+        for one in found.rules[index + 1 :]
+    )
     if found.candidate is not None:
         written = read_rules(Study(Path(found.candidate)).config_path, strict=True).rules
         assert [item.rule for item in written] == list(found.rules)
+
+
+def test_more_channels_are_a_candidate_where_a_rule_can_raise_them(tmp_path: Path) -> None:
+    found = compared(tmp_path / "s", [(PLAIN, 32, "ring/ll/22", "ring/ll/16", 15.0)], "2.30.7")
+    assert [rule.choice.label for rule in found.rules] == ["ring/ll/22"]
 
 
 def test_other_channels_that_do_no_harm_are_one_line(tmp_path: Path) -> None:

@@ -288,6 +288,29 @@ def test_the_proof_of_a_job_with_the_rules_of_a_process(
     assert ("a job" in shown) == (words is not None)
 
 
+def test_rules_of_other_scales_are_not_named_as_not_hit(
+    tree: ProcessTree, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree.process(100, RUN | {"SLURM_NTASKS": "16", "SLURM_NNODES": "2"}, LIBNCCL, TUNER)
+    found = status(tree)
+    (process,) = processes(found)
+    assert process.configuration is not None
+    rules = [
+        msgspec.structs.replace(rule, calls=calls)
+        for rule, calls in zip(process.configuration.rules, (7, 0, 0), strict=True)
+    ]
+    configuration = msgspec.structs.replace(process.configuration, rules=rules, undecided=0)
+    process = msgspec.structs.replace(process, configuration=configuration)
+    job = msgspec.structs.replace(found.jobs[0], processes=[process])
+    show(msgspec.structs.replace(found, jobs=[job]))
+    shown = [line for line in capsys.readouterr().out.splitlines() if "hit" in line]
+    assert shown == [
+        "hits       line 1, allreduce 1 KiB - 64 KiB tree/ll: 7 calls",
+        "not hit    line 3, allreduce 64 KiB - 1 MiB ring/ll128",
+        "hits       no rule: 0 calls",
+    ]
+
+
 def test_hits_are_those_of_the_log(tree: ProcessTree) -> None:
     tree.process(100, RUN, LIBNCCL, TUNER)
     content = config_hash(RULES.encode())

@@ -186,6 +186,7 @@ print("ready", flush=True)
 sys.stdin.read()
 """
 RULES = "# rules\nallreduce,0,2048,tree,ll,-1,4,32\nallreduce,2049,8192,tree,simple,-1,4,32\n"
+RULES += "".join(f"reducescatter,{i},{i},ring,ll,-1,4,32\n" for i in range(14))
 
 
 def test_the_calls_of_each_rule_are_counted_while_the_job_runs(
@@ -203,10 +204,13 @@ def test_the_calls_of_each_rule_are_counted_while_the_job_runs(
         (changed,) = node_status([pid]).jobs[0].processes
     rules = job.processes[0].configuration
     assert rules is not None
-    assert ([rule.calls for rule in rules.rules], rules.undecided) == ([2, 1], 1)
+    assert ([rule.calls for rule in rules.rules], rules.undecided) == ([2, 1] + 14 * [0], 1)
     assert rules.loaded == [rules.content]
     assert "hits       line 2, allreduce 0 B - 2 KiB tree/ll: 2 calls" in screen
     assert "hits       no rule: 1 call" in screen
+    assert "not hit    line 4, reducescatter 0 B - 0 B ring/ll\n" in screen
+    assert screen.count("not hit    line ") == 12
+    assert "not hit    2 more rules\n" in screen
     metrics = (tmp_path / "nccltune.prom").read_text().splitlines()
     whose = f'slurm_job_id="unknown",node="{job.processes[0].host}",pid="{pid}",'
     whose += f'nccl_job="{job.job}",content="{rules.content}"'

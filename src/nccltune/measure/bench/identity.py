@@ -35,6 +35,7 @@ _OF_ONE_RUN = (
     "NCCL_DEBUG",
     "NCCL_GRAPH_DUMP_FILE",
     "NCCL_HOSTID",
+    "NCCL_TESTS_",
     "NCCL_TOPO_DUMP_FILE",
     "NCCL_TUNER_CONFIG_FILE",
     "NCCL_TUNER_PLUGIN",
@@ -42,7 +43,8 @@ _OF_ONE_RUN = (
 )
 """Prefixes of settings that do not change what is measured, or that the bench sets.
 
-NCCL_VERSION is none: CUDA's container images set it to the version that they ship.
+NCCL_TESTS_* are variables of nccl-tests. NCCL_VERSION is none: CUDA's container images set it to
+the version that they ship.
 """
 
 

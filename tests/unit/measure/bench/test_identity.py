@@ -22,6 +22,7 @@ ENVIRONMENT = {
     "NCCL_SOCKET_IFNAME": "lo",
     "NCCL_DEBUG": "INFO",
     "NCCL_HOSTID": "7",
+    "NCCL_TESTS_DEVICE": "0",
     "NCCL_TOPO_DUMP_FILE": "topo.xml",
     "NCCL_TUNER_CONFIG_FILE": "/x",
     "NCCL_VERSION": "2.28.3-1",
