@@ -34,7 +34,7 @@ from nccltune.reference.curves import (
     published_curves,
     read_curves,
 )
-from nccltune.reference.placement import Placement, Verdict, latency_size, place
+from nccltune.reference.placement import Placement, Verdict, exceeds, latency_size, place
 from nccltune.study.files import Study
 from nccltune.topology.files.load import load_topology
 from nccltune.topology.flows.measured import expectations
@@ -45,9 +45,8 @@ _NICS = re.compile(r"(\d+)\s*[xX*]\s*(\d+(?:\.\d+)?)\s*(?:[gG]\w*)?")
 _RING_SHARE = 0.96
 """Share of the NIC rate that a ring reaches: 24 GB/s of a NIC of 200 Gbit/s, as NCCL's maintainers
 state in nccl-tests#119."""
-_FAR_BELOW, _NEAR, _BEYOND = 0.6, 0.8, 1.05
-"""Shares of a limit: below the first a large size is low, from the second on any size is normal,
-above the last the limit is wrong."""
+_FAR_BELOW, _NEAR = 0.6, 0.8
+"""Shares of a limit: below the first a large size is low, from the second on any size is normal."""
 _UNKNOWN_RATE = 10_000
 """The Mbit/s that NCCL writes for a NIC of unknown speed."""
 _FEW_NODES = 16
@@ -336,10 +335,7 @@ def _dips(item: _MergedCurve, ranks: int) -> list[str]:
 def _nic_limit(
     nics: NodeNics | None, system: SystemShown, collective: Collective, size: int, busbw: float
 ) -> PhysicalLimit | None:
-    """Return the rate of a node's NICs, of at most one for each GPU.
-
-    On two nodes a tree sends each byte once, and the bus bandwidth counts it nearly twice.
-    """
+    """Return the rate of a node's NICs, of at most one for each GPU."""
     each = system.gpus_per_node
     if nics is None or each is None or system.one_fabric or not collective.tuned:
         return None
@@ -351,7 +347,7 @@ def _nic_limit(
     words = f"{number} x {nics.gbit_per_s:g} Gbit/s are {significant(rate)} GB/s a node"
     if number < nics.number:
         words = f"{nics.number} NICs, of which one for each GPU counts: {words}"
-    possible = share <= _BEYOND * (2 if system.nodes == 2 else 1)
+    possible = not exceeds(system, busbw, rate)
     if possible:
         words += f", {percent_text(share)} of it reached; a ring reaches about "
         words += percent_text(_RING_SHARE) + (", a tree more" if system.nodes == 2 else "")

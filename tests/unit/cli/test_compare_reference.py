@@ -100,6 +100,14 @@ def test_a_fall_of_the_curve_is_named(tmp_path: Path, cli: Cli) -> None:
         assert ("; bus bandwidth falls from 29.5 GB/s at 32 MiB" in line) is (rate is None)
 
 
+def test_a_rate_that_the_run_exceeds_is_no_comparison(tmp_path: Path, cli: Cli) -> None:
+    file = Path(h100_log(tmp_path, 240))
+    text = file.read_text(encoding="utf-8").replace("H100 80GB HBM3", "A100-SXM4-40GB")
+    file.write_text(text, encoding="utf-8")
+    out = cli("compare", file, code=2).out
+    assert "with 50 Gbit/s for each GPU: more than they carry" in out
+
+
 def test_a_normal_figure_has_exit_code_0(cli: Cli) -> None:
     out = cli("compare", GOOD, "--nics", "8x400").out
     assert "normal     470 GB/s at 8 GiB: above all 5 published" in out
