@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from nccltune.analyze.expected import BEYOND
 from nccltune.analyze.result import Curve, CurvePoint
@@ -17,7 +18,7 @@ from nccltune.analyze.shapes import shapes
 from nccltune.analyze.stats import median
 from nccltune.app.nccl_model import ModelFigures, beside
 from nccltune.compare.runs import MeasuredRun, MeasuredTest
-from nccltune.formats.reading.platform_facts import PlatformFacts
+from nccltune.formats.reading.platform_facts import SHARED_GPUS, PlatformFacts
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
 from nccltune.model.finding import FindingKind
@@ -33,7 +34,7 @@ from nccltune.reference.curves import (
     published_curves,
     read_curves,
 )
-from nccltune.reference.placement import Placement, Verdict, latency_size, place
+from nccltune.reference.placement import Placement, Verdict, exceeds, latency_size, place
 from nccltune.study.files import Study
 from nccltune.topology.files.load import load_topology
 from nccltune.topology.flows.measured import expectations
@@ -44,9 +45,8 @@ _NICS = re.compile(r"(\d+)\s*[xX*]\s*(\d+(?:\.\d+)?)\s*(?:[gG]\w*)?")
 _RING_SHARE = 0.96
 """Share of the NIC rate that a ring reaches: 24 GB/s of a NIC of 200 Gbit/s, as NCCL's maintainers
 state in nccl-tests#119."""
-_FAR_BELOW, _NEAR, _BEYOND = 0.6, 0.8, 1.05
-"""Shares of a limit: below the first a large size is low, above the second any size is normal,
-above the last the limit is wrong."""
+_FAR_BELOW, _NEAR = 0.6, 0.8
+"""Shares of a limit: below the first a large size is low, from the second on any size is normal."""
 _UNKNOWN_RATE = 10_000
 """The Mbit/s that NCCL writes for a NIC of unknown speed."""
 _FEW_NODES = 16
@@ -85,8 +85,9 @@ class PhysicalLimit(msgspec.Struct, frozen=True, kw_only=True):
 class PlacedTest(msgspec.Struct, frozen=True, kw_only=True):
     """One collective of the input, among the reference systems.
 
-    `missing` names facts that the user must state. `placement` is None without the number of ranks.
-    `doubts` are remarks on the file and its curve. `model` decides nothing.
+    `rule` is empty if no system can be like the run. `missing` names facts that the user must
+    state. `placement` is None without the number of ranks. `doubts` are remarks on the file and its
+    curve. `model` decides nothing.
     """
 
     run: str
@@ -109,10 +110,13 @@ class PlacedTest(msgspec.Struct, frozen=True, kw_only=True):
     def asked(self) -> list[str]:
         """Return the missing facts that could lead to a verdict.
 
-        If no system is alike at any rate of the NICs, their rate only tells of large sizes.
+        If no system is alike at any rate of the NICs, their rate only tells of large sizes of the
+        collectives that have a limit by NICs.
         """
         at = None if self.placement is None else self.placement.bandwidth
-        if at is None or at.verdict is not Verdict.NOTHING_ALIKE or at.bytes >= LARGE_BYTES:
+        if at is None or at.verdict is not Verdict.NOTHING_ALIKE:
+            return self.missing
+        if at.bytes >= LARGE_BYTES and self.collective.tuned:
             return self.missing
         return [name for name in self.missing if name != "nics"]
 
@@ -255,8 +259,11 @@ def _placed_test(
     facts, test = item.run.facts, item.test
     nodes, ranks = test.scale
     doubts = list(item.run.doubts)
+    shared = SHARED_GPUS in (facts.conditions or ())
     if facts.emulated:
         doubts.append("the nodes are parts of one machine: no reference system is like that")
+    stand_in = facts.emulated or shared
+    if stand_in:
         curves, topology, nics = [], None, None
     per_gpu = None
     if nics is not None and nodes and ranks:
@@ -292,12 +299,12 @@ def _placed_test(
         run=item.run.name,
         title=test.titled(item.label),
         collective=test.collective,
-        system=system,
+        system=replace(system, gpus=None) if shared else system,
         nics=None if nics is None or nodes == 1 else f"{nics.number} x {nics.gbit_per_s:g} Gbit/s",
         nccl=facts.nccl,
         in_place=item.in_place,
-        missing=[] if facts.emulated else system.missing,
-        rule=rule_text(system, limiting),
+        missing=[] if stand_in else system.missing,
+        rule="" if stand_in else rule_text(system, limiting),
         placement=placement,
         limits=limits,
         model=model,
@@ -328,10 +335,7 @@ def _dips(item: _MergedCurve, ranks: int) -> list[str]:
 def _nic_limit(
     nics: NodeNics | None, system: SystemShown, collective: Collective, size: int, busbw: float
 ) -> PhysicalLimit | None:
-    """Return the rate of a node's NICs, of at most one for each GPU.
-
-    On two nodes a tree sends each byte once, and the bus bandwidth counts it nearly twice.
-    """
+    """Return the rate of a node's NICs, of at most one for each GPU."""
     each = system.gpus_per_node
     if nics is None or each is None or system.one_fabric or not collective.tuned:
         return None
@@ -343,7 +347,7 @@ def _nic_limit(
     words = f"{number} x {nics.gbit_per_s:g} Gbit/s are {significant(rate)} GB/s a node"
     if number < nics.number:
         words = f"{nics.number} NICs, of which one for each GPU counts: {words}"
-    possible = share <= _BEYOND * (2 if system.nodes == 2 else 1)
+    possible = not exceeds(system, busbw, rate)
     if possible:
         words += f", {percent_text(share)} of it reached; a ring reaches about "
         words += percent_text(_RING_SHARE) + (", a tree more" if system.nodes == 2 else "")
@@ -354,9 +358,14 @@ def _nic_limit(
         name="NICs",
         gb_per_s=rate,
         share=share,
-        decides=possible and ((few and size >= _LARGE) or share > _NEAR),
+        decides=possible and _decides(share, size, few=few),
         sentence=words,
     )
+
+
+def _decides(share: float, size: int, *, few: bool = True) -> bool:
+    """Return whether a share of a limit is a verdict; on many nodes a low one is none."""
+    return share >= _NEAR or (few and size >= _LARGE and share < _FAR_BELOW)
 
 
 def _platform(facts: PlatformFacts) -> Platform:
@@ -389,7 +398,7 @@ def _ceiling(
             name="ceiling",
             gb_per_s=one.busbw_gb_per_s,
             share=share,
-            decides=one.sure and share < BEYOND and (size >= _LARGE or share > _NEAR),
+            decides=one.sure and share < BEYOND and _decides(share, size),
             sentence=f"{words}: {one.limit}" + ("" if one.sure else "; a bandwidth is assumed"),
         )
     return None
@@ -397,6 +406,9 @@ def _ceiling(
 
 def _own_curve(item: _MergedCurve, test: PlacedTest, output: Path) -> ReferenceCurve:
     system = test.system
+    if not test.rule:
+        words = "emulated nodes and ranks that share a GPU make no reference system"
+        raise InputError(words, where=str(output))
     if system.gpu is None or system.nodes is None or system.gpus is None or test.missing:
         raise InputError(
             f"a reference system needs these facts: {', '.join(test.missing)}",

@@ -61,6 +61,7 @@ def as_data(found: list[Predicted]) -> dict[str, Any]:
 
 def _prediction_data(version: str, found: Prediction) -> dict[str, Any]:
     comm = found.communicator
+    factor = found.collective.bus_factor(comm.ranks)
     return {
         "nccl": version,
         "collective": found.collective,
@@ -71,7 +72,7 @@ def _prediction_data(version: str, found: Prediction) -> dict[str, Any]:
         "model": {
             choice.label: {
                 "latency_us": _rounded(one.latency_us),
-                "gb_per_s": _rounded(one.gb_per_s),
+                "busbw_gb_per_s": _rounded(one.gb_per_s * factor),
                 "limit": one.limit.kind,
                 "limited_by": one.limit.words,
                 "by_hand": one.by_hand,

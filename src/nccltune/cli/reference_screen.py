@@ -58,6 +58,8 @@ def placed_line(found: ReferenceCompared) -> str:
             words = [test.placement.bandwidth.sentence, *test.placement.by_rate, *words]
         words += [test.model.sentence] if test.model is not None else []
         words += [f"needed: {_asked(test)}"] if test.asked else []
+        words += [_wrong(test)] if test.wrong else []
+        words += test.doubts[:_LINES]
         system = f" on {_system(test)}" if _system(test) else ""
         parts.append(f"{test.collective.prose}{system}: {'; '.join(words)}")
     return harmless("; ".join(parts))
@@ -80,9 +82,7 @@ def _lines(test: PlacedTest) -> list[tuple[str, str, str]]:
         lines.append((*label, limit.sentence))
     lines += [("model", "", test.model.sentence)] if test.model is not None else []
     lines += [("needed", "", _asked(test))] if test.asked else []
-    if test.wrong:
-        words = f"{counted(test.wrong, 'timing')} with wrong results, left out"
-        lines.append(("wrong", "red", words))
+    lines += [("wrong", "red", _wrong(test))] if test.wrong else []
     cause = "cause" if test.is_low else "notice"
     lines += [(cause, "", words) for words in test.causes[:_LINES]]
     return lines + [("notice", "", words) for words in test.doubts[:_LINES]]
@@ -98,6 +98,10 @@ def _system(test: PlacedTest) -> str:
     return " · ".join(parts)
 
 
+def _wrong(test: PlacedTest) -> str:
+    return f"{counted(test.wrong, 'timing')} with wrong results, left out"
+
+
 def _asked(test: PlacedTest) -> str:
     return listed([_ASKED[name] for name in test.asked])
 
@@ -111,7 +115,7 @@ def _show_systems(test: PlacedTest, placement: Placement, out: Console) -> None:
         systems = placement.nearest
         end = f"The nearest, {at}" if systems else "This GPU has no figure"
         words = f"none is: {test.rule}. {end}"
-    elif not systems:
+    if not test.rule or (not systems and placed.verdict is not Verdict.NOTHING_ALIKE):
         return
     hanging(out, f"{'alike':<{_INDENT}}", _INDENT, words)
     for item in systems[:_SYSTEMS]:

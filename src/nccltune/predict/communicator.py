@@ -117,6 +117,7 @@ def communicator(
     case = _Case(topology, chosen, version, nodes > 1)
     node = _routes(case)
     gpus = len(node.gpus)
+    _check(topology, node)
     if nodes * gpus < 2:
         raise InputError(
             "one rank has no peer to communicate with", hint="add --nodes 2, or more GPUs a node"
@@ -127,7 +128,6 @@ def communicator(
             where=topology.source,
             hint="have NCCL write the file on a run of several nodes, or ask for --nodes 1",
         )
-    _check(topology, node)
     sms = [gpu.sm for gpu in node.gpus]
     found = _search(case)
     no_nvls = _why_no_nvls(node, chosen, version)

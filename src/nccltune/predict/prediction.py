@@ -9,6 +9,7 @@ from nccltune.model.choice import Choice
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError
 from nccltune.model.forced import forced
+from nccltune.model.numbers import significant
 from nccltune.model.topology import Topology
 from nccltune.predict.choice import CallTime, Launch, call_time, fastest, launch
 from nccltune.predict.communicator import Communicator, communicator
@@ -188,9 +189,9 @@ def _reason(
     if other.total_us == mine.total_us:
         return f"as fast as {second.label}; NCCL then goes by its order of algorithms"
     if other.latency_us - mine.latency_us >= other.transfer_us - mine.transfer_us:
-        return (
-            f"latency {mine.latency_us:.3g} us, that of {second.label} is {other.latency_us:.3g} us"
-        )
+        one, two = significant(mine.latency_us), significant(other.latency_us)
+        longer = " at this size" if other.latency_us > modelled[second].latency_us else ""
+        return f"latency {one} us, that of {second.label} is {two} us{longer}"
     corrected = size / (1000 * other.transfer_us) / modelled[second].gb_per_s
     words = f" x {corrected:.2g} at this size" if corrected < _CORRECTED else ""
     return f"{second.label} is limited by {modelled[second].limit.words}{words}"

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from nccltune.model.choice import Algorithm, Choice
 from nccltune.model.collective import Collective
+from nccltune.model.numbers import significant
 from nccltune.model.topology import Topology
 from nccltune.predict.constants import NEWEST, rules_of
 from nccltune.predict.model import ring_steps
@@ -47,6 +48,8 @@ _CLOSE_NOISE = 0.5
 """Noise of a timing that may be of such another choice: it can be several times as slow."""
 _CONGESTION = 0.2
 """Assumed: each doubling beyond the measured nodes can add this much time (standard deviation)."""
+_SLOW = 1.5
+"""From this factor of the transfer on, the machine hardly is the one that the topology shows."""
 _LEAST_US = 1e-6
 """A term that the model lacks, so that its logarithm exists."""
 
@@ -172,10 +175,18 @@ def scale_out(
         notes.append("what ran at the measured sizes is not logged: taken from NCCL's model")
     if unknown:
         notes.append(f"left out, as NCCL's model has no {', '.join(sorted(unknown))} here")
+    factors = fit.factors()
+    slow = {choice: terms[2] for choice, terms in factors.items() if terms[2] > _SLOW}
+    if slow and not all(one.measured for one in found):
+        choice = max(slow, key=slow.__getitem__)
+        notes.append(
+            f"{choice.label} transfers {significant(slow[choice])}x as long as its model: if the"
+            " network is slower than this topology, choices that were not measured are slower, too"
+        )
     return ScaleOut(
         prediction=target,
         measured_nodes=tuple(sorted({curve.nodes for curve in used})),
-        factors=fit.factors(),
+        factors=factors,
         sizes=found,
         notes=tuple(notes),
     )

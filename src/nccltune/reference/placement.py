@@ -27,6 +27,8 @@ _LATENCY_BYTES = 16 << 10
 """Up to this size, the least time is the latency. The first size of a run is often disturbed."""
 _LATENCY_LIMIT = 1 << 20
 """Below this size times depend on the number of nodes: only equal numbers are compared."""
+_BEYOND = 1.05
+"""Share of a rate above which the rate is wrong."""
 _NEAREST = 3
 
 
@@ -130,7 +132,10 @@ def place(
             group = [curve for curve in alike if curve.nic_gbps_per_gpu == rate]
             placed = _placed(system, collective, largest, times_us[largest], group)
             if placed.systems:
-                by_rate.append(f"with {rate:g} Gbit/s for each GPU: {placed.sentence}")
+                node = rate / 8 * (system.gpus_per_node or 0)
+                beyond = collective.tuned and rate and exceeds(system, placed.busbw_gb_per_s, node)
+                words = "more than they carry" if beyond else placed.sentence
+                by_rate.append(f"with {rate:g} Gbit/s for each GPU: {words}")
                 undecided = "the NIC rate is not known, and decides what is normal"
     bandwidth = _placed(
         system, collective, largest, times_us[largest], [] if missing else alike, undecided
@@ -157,6 +162,14 @@ def place(
         by_rate=by_rate,
         nearest=_nearest(system, collective, largest, curves) if alone else [],
     )
+
+
+def exceeds(system: SystemShown, busbw: float, node_gb_per_s: float) -> bool:
+    """Return whether a bus bandwidth is more than the NICs of a node carry.
+
+    On two nodes a tree sends each byte once, and the bus bandwidth counts it nearly twice.
+    """
+    return busbw > _BEYOND * node_gb_per_s * (2 if system.nodes == 2 else 1)
 
 
 def latency_size(times_us: Mapping[int, float]) -> int | None:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from nccltune.app.compare_reference import PlacedTest
+from nccltune.model.collective import Collective
 from tests.unit.nccl_tests_logs import nccl_tests_log
 from tests.unit.runs import Cli
 
@@ -66,13 +67,22 @@ def test_without_the_nic_rate_nothing_is_judged_and_it_is_asked_for(cli: Cli) ->
     assert "needed     --nics 8x400" in out
 
 
-@pytest.mark.parametrize(("bytes_", "asked"), [(8, False), (1 << 30, True)])
+@pytest.mark.parametrize(
+    ("collective", "bytes_", "asked"),
+    [
+        (Collective.ALLREDUCE, 8, False),
+        (Collective.ALLREDUCE, 1 << 30, True),
+        (Collective.ALLTOALL, 1 << 30, False),
+    ],
+)
 def test_nics_that_no_figure_needs_are_not_asked_for(
-    bytes_: int, asked: bool, tmp_path: Path, cli: Cli
+    collective: Collective, bytes_: int, asked: bool, tmp_path: Path, cli: Cli
 ) -> None:
-    text = nccl_tests_log(["a", "b"], {bytes_: (900.0, 900.0)}).replace("NVIDIA H100", "NVIDIA L4")
+    text = nccl_tests_log(["a", "b"], {bytes_: (9e5, 9e5)}, collective=collective)
+    text = text.replace("NVIDIA H100", "NVIDIA L4")
     file = tmp_path / "run.log"
-    file.write_text("NCCL_ALGO=TREE ./all_reduce_perf -g 8\n" + text, encoding="utf-8")
+    program = f"{collective.nccl_tests_name}_perf"
+    file.write_text(f"NCCL_ALGO=TREE ./{program} -g 8\n{text}", encoding="utf-8")
     out = cli("compare", file, code=2).out
     assert ("needed     --nics" in out) is asked
     assert "limited by NCCL_ALGO=TREE. This GPU has no figure" in out
@@ -86,6 +96,16 @@ def test_a_fall_of_the_curve_is_named(tmp_path: Path, cli: Cli) -> None:
         file.write_text(nccl_tests_log(["a", "b"], times), encoding="utf-8")
         out = cli("compare", file, code=None).out
         assert ("notice     bus bandwidth falls from 29.5 GB/s at 32 MiB" in out) is (rate is None)
+        line = cli("compare", file, "--oneline", code=None).out
+        assert ("; bus bandwidth falls from 29.5 GB/s at 32 MiB" in line) is (rate is None)
+
+
+def test_a_rate_that_the_run_exceeds_is_no_comparison(tmp_path: Path, cli: Cli) -> None:
+    file = Path(h100_log(tmp_path, 240))
+    text = file.read_text(encoding="utf-8").replace("H100 80GB HBM3", "A100-SXM4-40GB")
+    file.write_text(text, encoding="utf-8")
+    out = cli("compare", file, code=2).out
+    assert "with 50 Gbit/s for each GPU: more than they carry" in out
 
 
 def test_a_normal_figure_has_exit_code_0(cli: Cli) -> None:
@@ -236,7 +256,9 @@ def test_one_gpu_a_node_counts_one_nic(tmp_path: Path, cli: Cli) -> None:
     )
 
 
-@pytest.mark.parametrize(("share", "code", "label"), [(0.9, 0, "normal"), (0.2, 1, "low")])
+@pytest.mark.parametrize(
+    ("share", "code", "label"), [(0.9, 0, "normal"), (0.7, 2, "NICs"), (0.2, 1, "low")]
+)
 def test_the_nic_rate_decides_where_no_system_is_alike(
     tmp_path: Path, cli: Cli, share: float, code: int, label: str
 ) -> None:
@@ -304,6 +326,23 @@ def test_emulated_nodes_are_like_no_system(cli: Cli) -> None:
     assert "needed" not in out
 
 
+def test_ranks_that_share_gpus_are_like_no_system(tmp_path: Path, cli: Cli) -> None:
+    times = {1 << i: ((1 << i) / 60e3,) * 2 for i in range(28, 34)}
+    file = tmp_path / "run.txt"
+    text = nccl_tests_log(["a"], times, gpus=8, buses=("1b", "2b", "3b", "4b"))
+    for rank in range(8):
+        text = text.replace(f"device  {rank} ", f"device  {rank % 4} ")
+    file.write_text(text.replace("device  3 [0000:4b", "device  2 [0000:3b"), encoding="utf-8")
+    out = cli("compare", file, "--nodes", "1", code=2).out
+    assert "system     NVIDIA H100 80GB HBM3" in out
+    assert "notice     measured with ranks that share a GPU" in out
+    assert "alike" not in out
+    own = tmp_path / "lab.jsonl"
+    err = cli("compare", file, "--nodes", "1", "-o", own, code=2).err
+    assert "ranks that share a GPU make no reference system" in err
+    assert not own.exists()
+
+
 def test_a_host_name_with_a_blank_is_read(tmp_path: Path, cli: Cli) -> None:
     file = Path(h100_log(tmp_path, 475, hosts=1))
     text = file.read_text(encoding="utf-8").replace("n0 device", "NODE A device")
@@ -317,3 +356,5 @@ def test_wrong_results_are_a_finding(tmp_path: Path, cli: Cli) -> None:
     out = cli("compare", file, code=1).out
     assert "wrong      2 timings with wrong results, left out" in out
     assert "normal     " in out
+    line = cli("compare", file, "--oneline", code=1).out
+    assert "; 2 timings with wrong results, left out" in line

@@ -83,6 +83,10 @@ def test_the_document(cli: Cli) -> None:
     assert scatter["model"]["pat/simple"]["by_hand"] is True
     assert scatter["sizes"][0]["times_us"]["pat/simple"] is None
     assert reduce["model"]["tree/ll"]["limit"] == "node cap"
+    ring = reduce["model"]["ring/ll"]
+    moved_us = 4096 * 2 * 15 / 16 / ring["busbw_gb_per_s"] / 1e3
+    times_us = reduce["sizes"][2]["times_us"]
+    assert times_us["ring/ll"] == pytest.approx(ring["latency_us"] + moved_us, rel=1e-5)
     changes = reduce["against"]["changes"]
     assert [one["bytes"] for one in changes] == [1024, 2048, 4096]
     assert {one["after"] for one in changes} == {

@@ -226,8 +226,9 @@ def test_a_nic_without_a_speed_and_racks_are_noted() -> None:
 
 
 def test_files_of_other_programs_lack_what_decides() -> None:
-    with pytest.raises(InputError, match="a file of RCCL"):
-        predict(sample("rccl"))
+    for nodes in (1, 2):
+        with pytest.raises(InputError, match="a file of RCCL"):
+            predict(sample("rccl"), nodes=nodes)
     matrix = smi_topology(read_matrix(MATRIX.encode(), "topo.txt"))
     with pytest.raises(InputError, match="shows no speeds of links"):
         predict(matrix)

@@ -90,6 +90,14 @@ def test_a_choice_that_was_not_measured_gets_a_wide_interval() -> None:
     assert not any("not logged" in note for note in found.notes)
 
 
+@pytest.mark.parametrize(("factor", "noted"), [(1.0, False), (2.5, True)])
+def test_a_slow_network_makes_what_was_not_measured_doubtful(factor: float, noted: bool) -> None:
+    times_us = {size: time * factor for size, time in curve(2, NVLS_TREE).times_us.items()}
+    found = scaled([MeasuredCurve(2, times_us, NVLS_TREE)])
+    assert not all(one.measured for one in found.sizes)
+    assert any("choices that were not measured are slower, too" in x for x in found.notes) is noted
+
+
 def test_what_ran_counts_more_than_the_models_choice() -> None:
     ran = dict.fromkeys(SIZES, TREE_LL)
     curves = [curve(nodes, TREE_LL)._replace(choice=None, ran=ran) for nodes in (2, 4, 8)]

@@ -9,11 +9,15 @@ from nccltune.model.scale import count
 
 
 class ScaleFound(NamedTuple):
-    """The numbers of nodes and ranks, and whether the nodes are parts of one host (`emulated`)."""
+    """The numbers of nodes and ranks.
+
+    `emulated` states that the nodes are parts of one host, `shared` that ranks share a GPU.
+    """
 
     nodes: int | None
     ranks: int | None
     emulated: bool
+    shared: bool = False
 
 
 class ScaleEvidence(NamedTuple):
@@ -120,7 +124,7 @@ def find_scale(report: FileReport, line: int, evidence: ScaleEvidence) -> ScaleF
         report.flag(
             FlagKind.ONE_HOST, f"all {ranks} ranks ran on one host: nothing crossed a network", line
         )
-    return ScaleFound(nodes, ranks, emulated)
+    return ScaleFound(nodes, ranks, emulated, one_name and given[0] == nodes == hosts)
 
 
 def _stated_nodes(

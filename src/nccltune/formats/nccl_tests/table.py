@@ -34,6 +34,7 @@ from nccltune.formats.reading.command_lines import CommandFound
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_names import scale_of_heading, scale_of_name
 from nccltune.formats.reading.file_report import FlagKind
+from nccltune.formats.reading.platform_facts import SHARED_GPUS
 from nccltune.formats.reading.runs import ROWS_KEPT, RunFound, RunSamples, printed_time, text_id
 from nccltune.formats.text.redact import host_hash
 from nccltune.formats.text.stamps import stamp_of
@@ -297,6 +298,8 @@ class TableReader:
         found.stamps.fill(self._log.stamps)
         free = self._label.choice == DEFAULT
         conditions = *run.conditions, *(f"{name} preloaded" for name in replacements(run.preloaded))
+        if self._scale.shared:
+            conditions = *conditions, SHARED_GPUS
         if self.apart:
             conditions = *conditions, f"column {self.found.heading!r}"
         facts = run.facts(self._log, emulated=self._scale.emulated, restricted=free)

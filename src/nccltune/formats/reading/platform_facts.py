@@ -98,6 +98,10 @@ class PlatformFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     registration: int | None = None
 
 
+SHARED_GPUS = "ranks that share a GPU"
+"""One of `PlatformFacts.conditions`."""
+
+
 class Subject(NamedTuple):
     """The facts of a run with its scale and collective. `free` means that no choice was forced."""
 
