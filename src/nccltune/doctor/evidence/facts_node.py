@@ -268,8 +268,8 @@ def _shared_memory(evidence: NodeEvidence, facts: Facts) -> None:
         if space is not None:
             facts.add(SHM_BYTES, space.size, df[1].place(space.line))
             facts.add(SHM_FREE_BYTES, space.free, df[1].place(space.line))
-        elif len(df[0].splitlines()) > 1:
-            # df printed the file system of a parent folder: nothing is mounted at /dev/shm.
+        elif "1024-blocks" in df[0] and len(df[0].splitlines()) > 1:
+            # `df -P /dev/shm` printed the file system of a parent folder: nothing is mounted there.
             facts.add(SHM_BYTES, 0, df[1].place())
             facts.add(SHM_FREE_BYTES, 0, df[1].place())
     device = evidence.text("shm-device")

@@ -105,7 +105,11 @@ def test_kernel_texts() -> None:
     assert parse_cpus(texts.CPUINFO) == ("GenuineIntel", 6, 2, None, None, True)
     assert parse_status(texts.STATUS) == ([0, 1, 2, 3, 8], False, True)
     assert parse_df(texts.DF, "/dev/shm") == (65536 * 1024, 65024 * 1024, 2)
-    assert parse_df(texts.DF.replace("1024-blocks", "Size"), "/dev/shm") is None
+    # `df -h`, with what a person pasted after it.
+    row = "Filesystem  Size  Used Avail Use% Mounted on\ntmpfs  2.0G  2.0G  {} 100% /dev/shm\nx y\n"
+    assert parse_df(row.format("4.0M"), "/dev/shm") == (2 << 30, 4 << 20, 2)
+    assert parse_df(row.format("0"), "/dev/shm") == (2 << 30, 0, 2)
+    assert parse_df(row.format("?"), "/dev/shm") is None
     assert parse_df(texts.DF.replace("65536", "9" * 18), "/dev/shm") is None
     assert parse_huge_pages(texts.MEMINFO) == 512
     assert parse_services(texts.SERVICES) == {

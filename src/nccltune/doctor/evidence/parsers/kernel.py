@@ -10,7 +10,8 @@ from nccltune.formats.topology.cpu_list import cpus_of
 
 _MODULE = re.compile(r"^(?P<name>[A-Za-z0-9_-]{1,64})\s+\d+\s+(?:-|\d+)")
 _SYS_NICE = 23
-SIZES = {"1K-blocks": 1024, "1024-blocks": 1024, "512-blocks": 512, "1B-blocks": 1}
+SIZES = {"1K-blocks": 1024, "1024-blocks": 1024, "512-blocks": 512, "1B-blocks": 1, "Size": 1}
+_ROUNDED = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([KMGTP])")
 
 
 def parse_modules(text: str) -> list[str]:
@@ -126,23 +127,25 @@ class Space(NamedTuple):
 
 
 def parse_df(text: str, mount: str) -> Space | None:
-    """Return the row of `df -P MOUNT` or `df -k` whose mount point is `mount`.
-
-    Returns None if there is no such row, or if the unit is not printed (`df -h`).
-    """
+    """Return the row of `df -P MOUNT`, `df -k` or `df -h` with the mount point `mount`, or None."""
     unit = None
     for number, line in lines_of(text):
         words = line.split()
         if words[0] == "Filesystem" and len(words) > 1:
             unit = SIZES.get(words[1])
         elif unit is not None and words[-1] == mount and len(words) >= 5:
-            size, free = whole(words[-5]), whole(words[-3])
+            size, free = _bytes(words[-5]), _bytes(words[-3])
             if size is None or free is None or size < 0:
                 continue
             # No file system has 2^63 bytes or more, so a larger value is damaged.
             if max(size, abs(free)) * unit < 1 << 63:
                 return Space(size * unit, free * unit, number)
     return None
+
+
+def _bytes(word: str) -> int | None:
+    match = _ROUNDED.fullmatch(word)
+    return int(float(match[1]) * 1024 ** (1 + "KMGTP".index(match[2]))) if match else whole(word)
 
 
 def parse_huge_pages(text: str) -> int | None:
