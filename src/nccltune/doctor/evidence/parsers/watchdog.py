@@ -81,10 +81,11 @@ def _groups(text: str) -> dict[str, tuple[int, _Ranks]]:
         groups = named[match["rank"], match["number"]] if named else {""}
         if len(groups) != 1:
             continue
+        (group,) = groups
         call = f"SeqNum {match['number']} {match['call']}" if match["number"] else match["call"]
         if match["call"] in _EQUAL and match["in"]:
             call = f"{call} of {match['in']} elements"
-        _, ranks = found.setdefault(*groups, (match.start(), defaultdict(set)))
+        _, ranks = found.setdefault(group, (match.start(), defaultdict(set)))
         ranks[int(match["rank"])].add((int(match["number"] or 0), call, match["process"] or ""))
     return found
 
