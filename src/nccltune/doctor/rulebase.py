@@ -77,8 +77,11 @@ _SHORT = {
 
 
 def _written_out(table: dict[str, Any]) -> dict[str, Any]:
-    """Return a rule with the short form `failure = KIND` replaced by a finding and its evidence."""
+    """Return a rule with the short form `failure = KIND` replaced by a finding and its evidence,
+    and the scope of a comparison."""
     full = {key: value for key, value in table.items() if key not in _SHORT}
+    if "compare" in full:
+        full["scope"] = "cluster"
     for key in table.keys() & _SHORT.keys():
         fact, evidence = _SHORT[key]
         full |= {

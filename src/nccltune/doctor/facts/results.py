@@ -66,7 +66,8 @@ class StatedFailure(FactRecord):
             "rdma_address, rdma_memory, rdma_gpu_memory, verbs, rdma_event, gid_type, nics_mixed, "
             "ofi, ras, no_interface, peer_gone, local_socket, shm_access, calls_differ, usage, "
             "versions_differ, topology_file, setting, optional, stray_command, search, peer_limit, "
-            "cumem_host, capture, device_api, internal, rdma_queue_event, warning; ranks_apart"
+            "cumem_host, capture, device_api, internal, rdma_queue_event, warning; "
+            "cuda_runtime, ranks_apart"
         ),
     ] = None
     text: Annotated[str | None, "the line"] = None

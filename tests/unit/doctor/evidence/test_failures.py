@@ -43,6 +43,9 @@ LINES = [
     ("device", "[1,3]<stderr>:h1: Test CUDA failure common.cu:1007 'invalid device ordinal'"),
     ("gpu_fault", "RuntimeError: CUDA error: uncorrectable ECC error encountered"),
     ("gpu_memory", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
+    ("cuda_runtime", "OSError: /a/libtorch_cpu.so: undefined symbol: cuptiActivityEnable"),
+    ("cuda_runtime", "ImportError: /a/libnccl.so.2: undefined symbol: cudaLaunchKernelExC"),
+    ("cuda_runtime", "ImportError: libcudart.so.11.0: cannot open shared object file"),
     ("shm", "OSError: [Errno 28] No space left on device: '/dev/shm/nccl-1'"),
     ("shm", "RuntimeError: unable to open shared memory object </torch_1> in read-write mode"),
     ("gloo", "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/x.cc:14]"),
@@ -283,10 +286,18 @@ _PG = "[PG ID 1 PG GUID {}(x) Rank {}] Timeout at NCCL work: {}, last enqueued N
             [],
         ),
         (_watchdog(0, "4 SEND") + _watchdog(1, "5 RECV"), []),
+        # PyTorch before 2.1 prints no SeqNum.
+        (
+            (_watchdog(0, "4 REDUCE") + _watchdog(1, "4 ALLREDUCE")).replace("SeqNum=4, ", ""),
+            ["ALLREDUCE of 8 elements: rank 1; REDUCE of 8 elements: rank 0"],
+        ),
         (
             _watchdog(3, "4 ALLREDUCE") + _watchdog(0, "4 ALLREDUCE"),
             ["SeqNum 4 ALLREDUCE of 8 elements: ranks 0, 3; no timeout of ranks 1, 2"],
         ),
+        # Ranks that a person names, and lines that were left out, are not missing.
+        (_watchdog(2, "4 ALLREDUCE") + _watchdog(0, "4 ALLREDUCE") + "rank 1 has the same\n", []),
+        (_watchdog(2, "4 ALLREDUCE") + "  ...\n" + _watchdog(0, "4 ALLREDUCE"), []),
         (_watchdog(3, "4 ALLREDUCE"), []),
     ],
 )
@@ -299,6 +310,22 @@ def test_a_group_whose_ranks_are_apart_is_a_failure(tmp_path: Path) -> None:
     put(tmp_path, "n1/job.out", _watchdog(0, "7 REDUCE") + _watchdog(1, "7 BROADCAST"))
     (facts,) = folder_facts(tmp_path)
     assert "ranks_apart" in [one["kind"] for one in facts.named("failures")]
+
+
+@pytest.mark.parametrize(
+    ("calls", "kind"),
+    [
+        (("7 REDUCE", "7 REDUCE", "7 BROADCAST", "7 BROADCAST"), "ranks_apart"),
+        (("7 REDUCE", "8 REDUCE", "8 REDUCE", "8 REDUCE"), "ranks_apart"),
+        # Each pair may be a group, which the text does not name.
+        (("7 REDUCE", "7 REDUCE", "9 REDUCE", "9 REDUCE"), "watchdog"),
+    ],
+)
+def test_calls_that_may_be_of_two_groups_blame_nobody(calls: tuple[str, ...], kind: str) -> None:
+    text = "".join(_watchdog(rank, call) for rank, call in enumerate(calls))
+    assert [one.kind for one in ranks_apart(text)] == [kind]
+    numbered = "".join(_PG.format(3, rank, call[0]) for rank, call in enumerate(calls))
+    assert [one.kind for one in ranks_apart(text + numbered)] == ["ranks_apart"]
 
 
 TOLD = (

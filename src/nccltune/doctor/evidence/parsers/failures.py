@@ -149,6 +149,12 @@ _WORDS: dict[str, tuple[str, ...]] = {
         *("Communicator ranks have different", "launched up to operation"),
         *("has not launched any operations", "Missing communicator data from", "considered dead"),
     ),
+    "cuda_runtime": (
+        *(f"undefined symbol: {of}" for of in ("cuda", "cublas", "cusparse", "cudnn", "cupti")),
+        "undefined symbol: __nvJitLink",
+        *(f"libcudart.so.{version}: cannot open" for version in ("10.2", "11.0", "12", "13")),
+        "version `libcud",
+    ),
     "nccl_symbol": (
         *("undefined symbol: nccl", "undefined symbol: pnccl", "libnccl.so.2: cannot open"),
         *("Unable to load NCCL library", "compiled without NCCL", "have NCCL built in"),

@@ -9,7 +9,7 @@ from nccltune.doctor.evidence.parsers.failures import FailureLine
 
 _CALL = re.compile(
     r"(?:\[rank(?P<process>\d+)\]:.{0,300}?)?\[Rank (?P<rank>\d+)\] Watchdog caught "
-    r"collective operation timeout: WorkNCCL\(SeqNum=(?P<number>\d+), "
+    r"collective operation timeout: WorkNCCL\((?:SeqNum=(?P<number>\d+), )?"
     r"OpType=(?P<call>\w+)(?:, NumelIn=(?P<in>\d+))?"
 )
 # "[PG ID 1 PG GUID 3 Rank 0] ... at work: 126", "[PG 1 Rank 0] Timeout at NCCL work: 126"
@@ -21,6 +21,11 @@ _GROUP = re.compile(
 _EQUAL = ("ALLREDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE", "BROADCAST", "REDUCE")
 # Calls of some ranks only.
 _PAIRS = re.compile(r"SEND|RECV|COALESCED|UNKNOWN")
+# Lines were left out, or a person says of ranks that they print the same.
+_CUT = re.compile(
+    r"(?im)^[^\w\n]{0,40}(?:\.{3,}|\u2026)[^\w\n]{0,40}$"
+    r"|^(?=.{0,300}\branks?\b).{0,300}\b(?:same|similar|identical|likewise)\b"
+)
 _MOST = 4
 
 
@@ -29,29 +34,13 @@ def ranks_apart(text: str) -> tuple[FailureLine, ...]:
     of which ranks are missing.
 
     Where the text names groups, a line counts that can be of one of them only. Where it names none,
-    a rank with two calls is of several groups, and nothing is said.
+    a rank with two calls is of several groups, and nothing is said. Calls of two ranks and more
+    without a SeqNum in common may be of two groups: they are named, and not `ranks_apart`.
     """
-    if "WorkNCCL(SeqNum=" not in text:
+    if "WorkNCCL(" not in text:
         return ()
-    named: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for match in _GROUP.finditer(text):
-        named[match["rank"], match["number"]].add(match["group"])
-    # By group and rank: number, call and the process that printed it. The first line of each group.
-    found: dict[str, dict[int, set[tuple[int, str, str]]]] = defaultdict(lambda: defaultdict(set))
-    at: dict[str, int] = {}
-    for match in _CALL.finditer(text):
-        groups = named[match["rank"], match["number"]] if named else {""}
-        if len(groups) != 1:
-            continue
-        (group,) = groups
-        call = match["call"]
-        if call in _EQUAL and match["in"]:
-            call = f"{call} of {match['in']} elements"
-        at.setdefault(group, match.start())
-        number, process = int(match["number"]), match["process"] or ""
-        found[group][int(match["rank"])].add((number, call, process))
     lines = []
-    for group, ranks in found.items():
+    for group, (start, ranks) in _groups(text).items():
         if any(len({one[2] for one in calls}) > 1 for calls in ranks.values()) or (
             not group and any(len(calls) > 1 for calls in ranks.values())
         ):
@@ -59,24 +48,46 @@ def ranks_apart(text: str) -> tuple[FailureLine, ...]:
         calls: dict[tuple[int, str], list[int]] = defaultdict(list)
         for rank, seen in sorted(ranks.items()):
             calls[min(seen)[:2]].append(rank)
-        line = text.count("\n", 0, at[group]) + 1
-        missing = sorted(set(range(max(ranks))) - set(ranks))
         if any(_PAIRS.search(call) for _, call in calls):
             continue
+        missing = sorted(set(range(max(ranks))) - set(ranks))
+        said = "; ".join(f"{call}: {_ranks(of)}" for (_, call), of in sorted(calls.items())[:_MOST])
+        kind = "watchdog"
         if len(calls) > 1:
-            said = "; ".join(
-                f"SeqNum {number} {call}: {_ranks(of)}"
-                for (number, call), of in sorted(calls.items())[:_MOST]
-            )
-            more = f"; and {len(calls) - _MOST} more calls" if len(calls) > _MOST else ""
-            lines.append(FailureLine("ranks_apart", said + more, line, 1))
-        elif missing and len(ranks) > 1:
-            ((number, call),) = calls
-            said = (
-                f"SeqNum {number} {call}: {_ranks(sorted(ranks))}; no timeout of {_ranks(missing)}"
-            )
-            lines.append(FailureLine("watchdog", said, line, 1))
+            said += f"; and {len(calls) - _MOST} more calls" if len(calls) > _MOST else ""
+            numbers = {number for number, _ in calls if number}
+            alone = min(map(len, calls.values())) == 1
+            if group or alone or 0 < len(numbers) < len(calls):
+                kind = "ranks_apart"
+        elif missing and len(ranks) > 1 and not _CUT.search(text):
+            said += f"; no timeout of {_ranks(missing)}"
+        else:
+            continue
+        lines.append(FailureLine(kind, said, text.count("\n", 0, start) + 1, 1))
     return tuple(lines)
+
+
+_Ranks = dict[int, set[tuple[int, str, str]]]
+
+
+def _groups(text: str) -> dict[str, tuple[int, _Ranks]]:
+    """Return by group the offset of its first line, and by rank number, call and the process that
+    printed it."""
+    named: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for match in _GROUP.finditer(text):
+        named[match["rank"], match["number"]].add(match["group"])
+    found: dict[str, tuple[int, _Ranks]] = {}
+    for match in _CALL.finditer(text):
+        groups = named[match["rank"], match["number"]] if named else {""}
+        if len(groups) != 1:
+            continue
+        (group,) = groups
+        call = f"SeqNum {match['number']} {match['call']}" if match["number"] else match["call"]
+        if match["call"] in _EQUAL and match["in"]:
+            call = f"{call} of {match['in']} elements"
+        _, ranks = found.setdefault(group, (match.start(), defaultdict(set)))
+        ranks[int(match["rank"])].add((int(match["number"] or 0), call, match["process"] or ""))
+    return found
 
 
 def _ranks(ranks: list[int]) -> str:
