@@ -52,7 +52,7 @@ FAULTS = {
 }
 
 
-JOINED = {"log.text_lines", "gpus", "pci.links"}
+JOINED = {"log.text_lines", "gpus", "pci.links", "tests"}
 """Facts that several tools tell of."""
 
 
