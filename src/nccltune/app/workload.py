@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from nccltune.app.job_levers import job_levers
+from nccltune.model.errors import InputError
 from nccltune.model.numbers import counted, percent_text
 from nccltune.model.sizes import format_bytes
 from nccltune.report.words import time_text
@@ -146,6 +147,34 @@ def show_workload(paths: Sequence[Path], study: Path | None = None) -> WorkloadS
         workload=job,
         levers=job_levers(job, None if study is None else Study.open(study)),
     )
+
+
+def sent_twice(without: Path, with_rules: Path) -> tuple[str, bool]:
+    """Return what two starts of a job sent, in words, and whether the job is not the same.
+
+    The number of calls may differ, as in a job that ends after a time. Without files of the
+    recorder in both folders, the words are empty.
+    """
+    found = []
+    try:
+        for folder in (without, with_rules):
+            rows = read_workload([folder]).rows
+            found.append({(row.group, row.operation, row.bytes): row.calls for row in rows})
+    except InputError:
+        return "", False
+    before, after = found
+    if before == after:
+        return f"{counted(sum(before.values()), 'call')} in each start, the same in both", False
+    if before.keys() == after.keys():
+        words = f"{counted(sum(before.values()), 'call')} without the rules, "
+        words += f"{sum(after.values()):,} with them, of the same sizes"
+        return words, False
+    key = min(before.keys() ^ after.keys())
+    others = len(before.keys() ^ after.keys()) - 1
+    words = f"the job is not the same in both starts: {key[1].prose} of {format_bytes(key[2])} "
+    words += f"only {'without' if key in before else 'with'} the rules"
+    words += f", and {counted(others, 'other size')} in one of them" if others else ""
+    return words, True
 
 
 def _known(times: Iterable[float | None]) -> float | None:
