@@ -3,11 +3,11 @@
 
     python benchmarks/recorder_cost.py --recorder libnccl-profiler-nccltune.so \\
         --nccl 2.28.9/libnccl.so.2 [--nccl FILE]... [--starts 6] [--seconds 2.5] [--within 150] \\
-        [--apart] [--program FILE] [--json FILE]
+        [--apart] [--json FILE]
 
-Needs two GPUs, and g++ unless --program names native/recorder_cost.cc as CMake compiled it. A start
-has three copies of one libnccl in each of two processes: without a profiler (off), once more
-without (control), and with the recorder (on). Their batches alternate, and starts differ in the
+Needs two GPUs and g++. A start has four copies of one libnccl in each of two processes: without a
+profiler (off), once more without (control), with a profiler that asks for the recorder's events and
+does nothing (silent), and with the recorder (on). Their batches alternate, and starts differ in the
 order in which the copies are opened. The calls of the copy with the recorder are compared with what
 it recorded; exit status 1 if any differs. --apart gives each copy processes of its own, which
 alternate; then starts differ in more than the recorder.
@@ -29,24 +29,25 @@ from typing import Any
 import common
 
 NATIVE = Path(__file__).resolve().parents[1] / "native"
-SOURCES = [
-    Path(__file__).with_name("native") / "recorder_cost.cc",
-    NATIVE / "common/cuda_api.cc",
-    NATIVE / "common/shared_library.cc",
-]
-SIDES = ("off", "control", "on")
+HERE = Path(__file__).with_name("native")
+PROGRAM = ("recorder_cost.cc", "../../native/common/cuda_api.cc",
+           "../../native/common/shared_library.cc", "-ldl")  # fmt: skip
+SIDES = ("off", "silent", "on", "control")
+COLUMNS = (("recorder", "on", "off"), ("silent", "silent", "off"), ("control", "control", "off"),
+           ("recorder over silent", "on", "silent"))  # fmt: skip
 SECONDS = 40.0
 Times = dict[str, dict[str, list[tuple[float, float]]]]
 """By case and side, microseconds a call of each round: until all are done, until all are called."""
 
 
-def compiled(folder: Path) -> Path:
-    program = folder / "recorder_cost"
-    words = ["g++", "-O2", "-std=c++20", f"-I{NATIVE}", *map(str, SOURCES), "-ldl"]
-    status, said, complaint = common.run([*words, "-o", str(program)], dict(os.environ), 120)
+def compiled(file: Path, *words: str) -> Path:
+    """Compile sources of benchmarks/native, and return the file."""
+    given = [str(HERE / word) if word.endswith(".cc") else word for word in words]
+    command = ["g++", "-O2", "-std=c++20", f"-I{NATIVE}", "-o", str(file), *given]
+    status, said, complaint = common.run(command, dict(os.environ), 120)
     if status != 0:
         sys.exit(f"error: {said}{complaint}")
-    return program
+    return file
 
 
 def run_once(
@@ -54,8 +55,9 @@ def run_once(
 ) -> tuple[str, Times, list[str]]:
     """Return NCCL's version, the times, and where the record differs from the calls."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_PROF", "NCCLTUNE_"))}
-    env |= {"NCCL_PROFILER_PLUGIN": str(args.recorder), "NCCLTUNE_RECORD": str(records)}
-    sides = [f"{side}={copy}" for side, copy in copies.items()]
+    env["NCCLTUNE_RECORD"] = str(records)
+    profilers = {"on": f",{args.recorder}", "silent": f",{args.silent}"}
+    sides = [f"{side}={copy}{profilers.get(side, '')}" for side, copy in copies.items()]
     words = [str(args.program), str(args.seconds), *sides]
     status, said, complaint = common.run(words, env, SECONDS + args.seconds)
     if status != 0:
@@ -94,15 +96,15 @@ def differences(sent: dict[int, Counter[tuple[str, int, bool]]], records: Path) 
     return wrong
 
 
-def more(times: Times, case: str, side: str) -> tuple[float, float]:
-    """Return by how much a side exceeds `off`: percent of the whole time, and ns of the calls.
+def more(times: Times, case: str, side: str, base: str) -> tuple[float, float]:
+    """Return by how much a side exceeds another: percent of the whole time, and ns of the calls.
 
-    The medians over rounds, each with its own `off`; the first round warms up.
+    The medians over rounds, each with its own base; the first round warms up.
     """
-    pairs = list(zip(times[case][side], times[case]["off"], strict=False))
+    pairs = list(zip(times[case][side], times[case][base], strict=False))
     pairs = pairs[1:] or pairs
-    percent = statistics.median(100 * (mine[0] / off[0] - 1) for mine, off in pairs)
-    return percent, statistics.median(1000 * (mine[1] - off[1]) for mine, off in pairs)
+    percent = statistics.median(100 * (mine[0] / its[0] - 1) for mine, its in pairs)
+    return percent, statistics.median(1000 * (mine[1] - its[1]) for mine, its in pairs)
 
 
 def spread(values: list[float], digits: int) -> str:
@@ -112,33 +114,31 @@ def spread(values: list[float], digits: int) -> str:
 
 
 def table(version: str, starts: list[Times]) -> str:
-    lines = [
-        f"NCCL {version}, {len(starts)} starts",
-        "",
-        "| calls | us a call | recorder, % | control, % | recorder, ns of CPU | control, ns |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
+    rows = [["calls", "us a call"]]
+    rows[0] += [f"{name}, {unit}" for unit in ("%", "ns of CPU") for name, *_ in COLUMNS]
+    rows.append(["---"] * len(rows[0]))
     for case in starts[0]:
-        cells = [f"{statistics.median(us for s in starts for us, _ in s[case]['off']):.2f}"]
-        sides = [side for side in ("on", "control") if side in starts[0][case]]
+        us = statistics.median(us for start in starts for us, _ in start[case]["off"])
+        rows.append([case.replace("-", " "), f"{us:.2f}"])
         for at, digits in ((0, 2), (1, 0)):
-            for side in sides:
-                cells.append(spread([more(start, case, side)[at] for start in starts], digits))
-            cells += ["-"] * (2 - len(sides))
-        lines.append(f"| {case.replace('-', ' ')} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+            for _, side, base in COLUMNS:
+                found = [more(s, case, side, base)[at] for s in starts if side in s[case]]
+                rows[-1].append(spread(found, digits) if found else "-")
+    lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return f"NCCL {version}, {len(starts)} starts\n\n{lines}"
 
 
 def start(args: argparse.Namespace, number: int, folder: Path, nccl: Path) -> Any:
     """Return NCCL's version, the times of one start, and what is wrong with its record."""
     copies = {}
-    for side in SIDES[:: 2 if args.apart else 1]:
+    for side in SIDES[:-1] if args.apart else SIDES:
         copies[side] = folder / side / "libnccl.so.2"
         if not copies[side].exists():
             copies[side].parent.mkdir(parents=True)
             shutil.copyfile(nccl, copies[side])
     orders = list(itertools.permutations(copies))
-    order = {side: copies[side] for side in orders[number % len(orders)]}
+    # 7 has no divisor in common with 24: all orders come, and soon each copy first.
+    order = {side: copies[side] for side in orders[7 * number % len(orders)]}
     records = folder / f"records.{number}"
     if not args.apart:
         return run_once(args, order, records)
@@ -159,7 +159,6 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=2.5, help="of a start; 0: a trial")
     parser.add_argument("--within", type=float, help="seconds after which no start begins")
     parser.add_argument("--apart", action="store_true")
-    parser.add_argument("--program", type=Path)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     for path in (args.recorder, *args.nccl):
@@ -170,7 +169,8 @@ def main() -> int:
     began, wrong = time.monotonic(), []
     found: dict[str, list[Times]] = defaultdict(list)
     with tempfile.TemporaryDirectory(prefix="recorder-") as name:
-        args.program = args.program or compiled(Path(name))
+        args.program = compiled(Path(name) / "recorder_cost", *PROGRAM)
+        args.silent = compiled(Path(name) / "silent.so", "silent_profiler.cc", "-shared", "-fPIC")
         # A release after the other: where time is short, each has fewer starts.
         for number, (at, nccl) in itertools.product(range(args.starts), enumerate(args.nccl)):
             if args.within and time.monotonic() - began > args.within:

@@ -3,15 +3,14 @@
 // Times NCCL calls of two ranks, each a process with a GPU of its own, with several copies of one
 // libnccl side by side in each process:
 //
-//   recorder_cost SECONDS off=COPY on=COPY [control=COPY...]
+//   recorder_cost SECONDS off=COPY on=COPY,PROFILER [control=COPY...]
 //
 // With 0 seconds it makes few calls and copies little, to try it without GPUs.
 //
-// Only the communicator of an `on` copy has the profiler of NCCL_PROFILER_PLUGIN: NCCL reads the
-// variable when a copy makes its first communicator. Batches of the copies alternate, so that what
-// differs from start to start (cores, clocks, memory) is the same for all. Each copy needs a file
-// of its own, since the loader loads a file once. Prints lines of words; recorder_cost.py reads
-// them.
+// A copy has the profiler that its word names, or none. Batches of the copies alternate, so that
+// what differs from start to start (cores, clocks, memory) is the same for all. Each copy needs a
+// file of its own, since the loader loads a file once. Prints lines of words, those of the calls
+// that were sent for `on` alone; recorder_cost.py reads them.
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -25,8 +24,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <sstream>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -61,7 +60,8 @@ constexpr auto kCases = std::to_array<Case>({
 using Sent = std::tuple<const char*, size_t, bool>;  // function, bytes, captured
 struct Side {
   std::string name;
-  bool records = false;
+  std::string library;
+  std::string profiler;  // empty: none
   nccl::Functions nccl;
   nccl::Comm comm = nullptr;
   cu::Graph graph = nullptr;
@@ -107,15 +107,15 @@ Value Swap(const Value& mine) {
   return its;
 }
 
-void Open(Side* side, const std::string& library, const std::string& profiler) {
+void Open(Side* side) {
   // Before the library is loaded: newer ones read all variables at once.
-  if (side->records) {
-    setenv("NCCL_PROFILER_PLUGIN", profiler.c_str(), 1);
-  } else {
+  if (side->profiler.empty()) {
     unsetenv("NCCL_PROFILER_PLUGIN");
+  } else {
+    setenv("NCCL_PROFILER_PLUGIN", side->profiler.c_str(), 1);
   }
   std::string error;
-  SharedLibrary loaded = SharedLibrary::Open(library, &error);
+  SharedLibrary loaded = SharedLibrary::Open(side->library, &error);
   Require(error.empty(), error);
 #define NCCLTUNE_FIND(result, name, parameters)                                           \
   side->nccl.name = loaded.Find<std::remove_pointer_t<decltype(side->nccl.name)>>(#name); \
@@ -217,9 +217,7 @@ void PinThisThread() {
   }
 }
 
-void RunRank(std::vector<Side>* sides, const std::vector<std::string>& libraries) {
-  const char* const profiler = std::getenv("NCCL_PROFILER_PLUGIN");
-  const std::string kept = profiler == nullptr ? "" : profiler;
+void RunRank(std::vector<Side>* sides) {
   cu::Device device = 0;
   cu::Context context = nullptr;
   const std::string error = cu::Load(cu::kBench, &cuda);
@@ -233,7 +231,7 @@ void RunRank(std::vector<Side>* sides, const std::vector<std::string>& libraries
   Check(cuda.MemAlloc(&memory, 2 * extent.copied), "cuMemAlloc");
   Check(cuda.MemsetD8Async(memory, 0, 2 * extent.copied, stream), "cuMemsetD8Async");
   WaitForStream();
-  for (size_t i = 0; i < sides->size(); ++i) Open(&(*sides)[i], libraries[i], kept);
+  for (Side& side : *sides) Open(&side);
   PinThisThread();
   for (const Case& what : kCases) {
     for (Side& side : *sides) {
@@ -260,7 +258,7 @@ void RunRank(std::vector<Side>* sides, const std::vector<std::string>& libraries
     Check(cuda.GraphDestroy(side.graph), "cuGraphDestroy");
     Check(side.nccl.ncclCommDestroy(side.comm), "ncclCommDestroy");
     Check(side.nccl.ncclGetVersion(&version), "ncclGetVersion");
-    if (!side.records) continue;
+    if (side.name != "on") continue;
     for (const auto& [call, count] : side.sent) {
       output += "sent " + std::to_string(getpid()) + ' ' + std::get<0>(call) + ' ' +
                 std::to_string(std::get<1>(call)) + ' ' + std::to_string(int{std::get<2>(call)}) +
@@ -272,18 +270,16 @@ void RunRank(std::vector<Side>* sides, const std::vector<std::string>& libraries
 
 int Main(int count, char** words) {
   std::vector<Side> sides;
-  std::vector<std::string> libraries;
   for (int i = 2; i < count; ++i) {
-    const std::string_view word = words[i];
-    const size_t equals = word.find('=');
+    std::istringstream word(words[i]);
     Side side;
-    side.name = word.substr(0, equals);
-    side.records = side.name == "on";
+    std::getline(word, side.name, '=');
+    std::getline(word, side.library, ',');
+    std::getline(word, side.profiler);
     sides.push_back(std::move(side));
-    libraries.emplace_back(equals == std::string_view::npos ? "" : word.substr(equals + 1));
   }
-  if (sides.empty() || libraries.front().empty()) {
-    std::fputs("usage: recorder_cost SECONDS NAME=LIBRARY...; the one named on records\n", stderr);
+  if (sides.empty() || sides.front().library.empty()) {
+    std::fputs("usage: recorder_cost SECONDS NAME=LIBRARY[,PROFILER]...\n", stderr);
     return 2;
   }
   const double seconds = std::atof(words[1]);
@@ -297,7 +293,7 @@ int Main(int count, char** words) {
   rank = child == 0 ? 1 : 0;
   other_rank = ends[static_cast<size_t>(rank)];
   close(ends[static_cast<size_t>(1 - rank)]);
-  RunRank(&sides, libraries);
+  RunRank(&sides);
   int status = 0;
   if (child != 0) {
     Require(waitpid(child, &status, 0) == child && status == 0, "rank 1");

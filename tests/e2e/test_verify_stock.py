@@ -24,6 +24,7 @@ from nccltune.prove.result import Proof
 from nccltune.prove.stock import StockProof
 from nccltune.study.files import Study
 from tests.e2e.command_line import launcher_here, nccltune
+from tests.unit.workload.test_recorder import communicator, record, row
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = [sys.executable, str(Path(__file__).with_name("stock_program.py"))]
@@ -315,6 +316,46 @@ def test_a_job_is_proven_as_a_whole(study: Study) -> None:
     study.config_path.write_text(CONFIG.splitlines(keepends=True)[1])
     document = json.loads(verify(study, *JOB, "1.05", options=("--json",)).stdout)
     assert (document["job"]["known"], document["proof"]) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("sent", "environment", "words"),
+    [
+        ([(64, 5)], {}, "5 calls in each start, the same in both"),
+        ([(64, 7)], {}, "5 calls without the rules, 7 with them, of the same sizes"),
+        (
+            [(64, 5), (128, 1), (256, 1)],
+            {},
+            "the job is not the same in both starts: all-reduce of 128 B only with the rules, and "
+            "1 other size in one of them",
+        ),
+        ([(64, 5)], {"NCCL_PROFILER_PLUGIN": "other"}, ""),
+        (None, {}, ""),
+    ],
+)
+def test_whether_both_starts_of_a_job_sent_the_same(
+    study: Study,
+    tmp_path: Path,
+    sent: list[tuple[int, int]] | None,
+    environment: dict[str, str],
+    words: str,
+) -> None:
+    for which, calls in (("without", [(64, 5)]), ("with", sent or [])):
+        text = record(communicator([row("AllReduce", *call) for call in calls], []))
+        (tmp_path / f"{which}.json").write_text(text)
+    copy = f'cp {tmp_path}/"${{NCCLTUNE_RECORD##*/}}".json "$NCCLTUNE_RECORD" && echo >> starts;'
+    script = f'[ -z "$NCCLTUNE_RECORD" ] || {{ {copy} }} ; exec "$@"'
+    shell = ("sh", "-c", script, "sh")
+    done = verify(study, *shell, *JOB, "1.05", **environment)
+    proof = study.read_json(study.path / "job-proof.json", JobProof)
+    assert (proof.sent, proof.sent_differs) == (words, "not the same" in words)
+    assert ("sent  " in done.stdout) is bool(words)
+    assert words in " ".join(done.stdout.split())
+    # The starts that are timed record nothing.
+    starts = tmp_path / "starts"
+    assert len(starts.read_text().splitlines() if starts.exists() else ()) == (
+        0 if environment else 2
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,20 +13,30 @@ from nccltune.app.analyze import analyze_study, stored_analysis
 from nccltune.app.reproduce import measure_again
 from nccltune.app.study import OpenStudy, open_study, saving
 from nccltune.app.tune import tune_study, verify_command
+from nccltune.app.workload import WorkloadSummary, show_workload
 from nccltune.doctor.result import Examination
 from nccltune.formats.reading.file_report import ImportRecord
 from nccltune.formats.tuner_config.csv_rules import config_hash
-from nccltune.model.errors import UnwritableError
+from nccltune.model.errors import InputError, UnwritableError
 from nccltune.model.numbers import counted
 from nccltune.prove.job import job_of
 from nccltune.prove.result import Proof
 from nccltune.prove.run import read_proof, rules_of
 from nccltune.report.build import build
-from nccltune.report.data import Checks, Commands, Report
+from nccltune.report.data import (
+    Checks,
+    Commands,
+    Report,
+    WorkloadGroup,
+    WorkloadReport,
+    WorkloadRow,
+)
 from nccltune.report.examination import checks_of
 from nccltune.report.html import render
+from nccltune.report.words import printable
+from nccltune.report.worth import worth_lines
 from nccltune.study.files import Study, write_whole
-from nccltune.tune.result import TuneOptions, Tuning
+from nccltune.tune.result import JobWorth, TuneOptions, Tuning
 
 
 class ReportResult(NamedTuple):
@@ -37,12 +47,13 @@ class ReportResult(NamedTuple):
 
 
 class ReportParts(NamedTuple):
-    """A report, what it was made of, and its warnings."""
+    """A report, what it was made of, and its warnings; `workload` without its levers."""
 
     report: Report
     analysis: Analysis
     tuning: Tuning
     warnings: list[str]
+    workload: WorkloadSummary | None = None
 
 
 class SavedReport(NamedTuple):
@@ -83,6 +94,8 @@ def _parts(path: Path) -> ReportParts:
     job = job_of(study.config_path)
     if job is not None and job.harms:
         offered = msgspec.structs.replace(offered, deploy=None)
+    sent, unread = _sent(tuning)
+    warnings += unread
     report = build(
         analysis,
         tuning,
@@ -92,8 +105,9 @@ def _parts(path: Path) -> ReportParts:
         tool_version=nccltune.__version__,
         sources=[_source(record) for record in study.imports(ImportRecord)],
         checks=_checks(study),
+        workload=None if tuning.worth is None else _workload(tuning.worth, sent),
     )
-    return ReportParts(report, analysis, tuning, warnings)
+    return ReportParts(report, analysis, tuning, warnings, sent)
 
 
 def report_path(path: Path, page: Path | None = None, *, save: bool) -> SavedReport:
@@ -110,6 +124,44 @@ def report_path(path: Path, page: Path | None = None, *, save: bool) -> SavedRep
 def write_page(report: Report, path: Path) -> None:
     """Write a report as one HTML file, atomically. Raises UnwritableError."""
     write_whole(path, render(report))
+
+
+def _sent(tuning: Tuning) -> tuple[WorkloadSummary | None, list[str]]:
+    """Return what the job sends that the rules were searched for, and a warning."""
+    worth, paths = tuning.worth, tuning.options.workload
+    if worth is None or not paths:
+        return None, []
+    try:
+        found = show_workload([Path(path) for path in paths])
+    except InputError as error:
+        return None, [f"what the job sends is not shown: {error}"]
+    job = found.workload
+    if (job.recorders, sum(row.calls for row in job.rows)) != (worth.recorders, worth.calls):
+        changed = "the recordings are not those that tune read"
+        return None, [f"what the job sends is not shown: {changed}: {shlex.join(paths)}"]
+    return msgspec.structs.replace(found, levers=[]), []
+
+
+def _workload(worth: JobWorth, sent: WorkloadSummary | None) -> WorkloadReport:
+    lines = worth_lines(worth)
+    if sent is None:
+        return WorkloadReport(worth.unit, lines)
+    groups = []
+    for use in sent.groups:
+        rows = [
+            WorkloadRow(
+                item.operation.prose,
+                item.low,
+                item.high,
+                item.calls,
+                item.bytes,
+                item.time_us,
+                sent.share(item),
+            )
+            for item in sent.largest(use)
+        ]
+        groups.append(WorkloadGroup(printable(use.title), rows, len(use.ranges) - len(rows)))
+    return WorkloadReport(worth.unit, lines, sent.sent, groups)
 
 
 def _checks(study: Study) -> Checks | None:

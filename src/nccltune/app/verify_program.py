@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +21,9 @@ from nccltune.app.program_run import (
     ProgramStart,
     run_program,
 )
+from nccltune.app.record_env import PLUGIN, record_deployment
 from nccltune.app.study import config_of, saving
+from nccltune.app.workload import sent_twice
 from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.measure.bench.with_launcher import WithLauncher
 from nccltune.measure.engine.record import timestamp
@@ -29,7 +32,7 @@ from nccltune.measure.experiments.ab.experiment import WITH, TrialExperiment, Tr
 from nccltune.measure.experiments.ab.program import LIMIT_S, JobReader, ProgramRunner
 from nccltune.measure.experiments.ab.runs import SettingTrial, TrialFiles
 from nccltune.measure.experiments.ab.speed import Metric
-from nccltune.model.errors import InputError, UnwritableError
+from nccltune.model.errors import InputError, NccltuneError, UnwritableError
 from nccltune.model.rule import Rule
 from nccltune.model.sample import Sample
 from nccltune.model.scale import Scale, count
@@ -160,6 +163,7 @@ class _ProgramVerification:
         is_current = before is not None and before.config_hash == _hash_of(study)
         self._before = before if is_current else None
         self._unsaved: list[UnwritableError] = []
+        self._recorded: dict[str, Path] = {}
 
     def run(self, plain: Mapping[str, str]) -> ProgramProof:
         try:
@@ -198,6 +202,8 @@ class _ProgramVerification:
         # study.
         shared = str(self._study.path.absolute()) if self._under is not None else None
         environments = {"without": plain, "with": {**plain, **deployment(self._study.config_path)}}
+        for which, environment in environments.items():
+            environments[which] = {**environment, **self._recorder(plain, which)}
         rules, hash_ = rules_of(self._study), _hash_of(self._study)
         runs: dict[str, ProgramRun] = {}
         with tempfile.TemporaryDirectory(prefix=".nccltune-verify-", dir=shared) as folder:
@@ -214,6 +220,25 @@ class _ProgramVerification:
                 )
                 self._times.add(runs[which].seconds)
         return _Pair(runs["without"], runs["with"], rules, hash_)
+
+    def _recorder(self, plain: Mapping[str, str], which: str) -> Mapping[str, str]:
+        """Return the settings that count what a start of the first round calls, if they can.
+
+        The starts of a job that are timed have none, nor have programs of nccl-tests, whose first
+        round is timed.
+        """
+        is_timed = any(Path(word).name.endswith("_perf") for word in self._program)
+        if self._rounds.done or is_timed or not self._is_writable or plain.get(PLUGIN):
+            return {}
+        folder = self._study.path / names.CALLS / which
+        try:
+            settings = record_deployment(folder).settings
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        except (NccltuneError, OSError):
+            return {}
+        self._recorded[which] = folder
+        return settings
 
     @property
     def _count(self) -> int:
@@ -325,10 +350,14 @@ class _ProgramVerification:
             found = judge_pairs(experiment.speeds, confidence, outcome.error)
             if outcome.reason != "done" or found.verdict != "not sure" or found.coarse:
                 break
+        recorded = self._recorded
+        sent, differs = sent_twice(*recorded.values()) if len(recorded) == 2 else ("", False)
         proof = job_proof(
             found,
             experiment.speeds,
             JobProof(
+                sent=sent,
+                sent_differs=differs,
                 study=self._study.name,
                 config_hash=pair.hash,
                 program=self._program,

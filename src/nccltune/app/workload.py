@@ -8,12 +8,19 @@ from pathlib import Path
 import msgspec
 
 from nccltune.app.job_levers import job_levers
+from nccltune.model.errors import InputError
+from nccltune.model.numbers import counted, percent_text
+from nccltune.model.sizes import format_bytes
+from nccltune.report.words import time_text
 from nccltune.study.files import Study
 from nccltune.tune.result import LeverWorth
 from nccltune.workload.call import CommGroup, Operation
 from nccltune.workload.parallelism import parallelism
 from nccltune.workload.reading import read_workload
 from nccltune.workload.table import Workload, WorkloadRow
+
+_ROWS = 12
+"""Most rows of a communicator that are shown."""
 
 
 class SizeRange(msgspec.Struct, frozen=True):
@@ -43,6 +50,16 @@ class GroupUse(msgspec.Struct, frozen=True):
     communicators: int
     ranges: list[SizeRange]
 
+    @property
+    def title(self) -> str:
+        """Return `dp · data parallel · 8 ranks · 2 communicators`. The name may be hostile."""
+        group = self.group
+        parts = [group.name or "unnamed", self.parallelism or ""]
+        parts.append(counted(group.ranks, "rank") if group.ranks else "? ranks")
+        parts.append(counted(group.nodes, "node") if group.nodes else "")
+        parts.append(counted(self.communicators, "communicator") if self.communicators > 1 else "")
+        return " · ".join(filter(None, parts))
+
 
 class WorkloadSummary(msgspec.Struct, frozen=True):
     """What a job sends: groups of communicators, those with the most time or bytes first.
@@ -62,6 +79,34 @@ class WorkloadSummary(msgspec.Struct, frozen=True):
     groups: list[GroupUse]
     workload: Workload
     levers: list[LeverWorth] = []
+
+    @property
+    def sent(self) -> str:
+        """Return the sums as words."""
+        job = self.workload
+        words = f"{format_bytes(round(self.bytes))} {self.unit}"
+        if self.time_us is None:
+            return f"{words}; no times: shares are shares of the bytes"
+        words += f"; {time_text(self.time_us)} in NCCL's kernels, waits for other ranks included"
+        if self.step_us is not None:
+            words += f", {percent_text(self.time_us / self.step_us)} of the step"
+        if self.exposed_us is not None:
+            words += f"; {time_text(self.exposed_us)} while no kernel but NCCL's ran"
+        if job.untimed:
+            calls = counted(sum(row.calls for row in job.rows), "call")
+            words += f"; {job.untimed:,} of {calls} without a time"
+        return words
+
+    def share(self, item: SizeRange) -> float | None:
+        """Return the share of all time in NCCL, or of all bytes if no call has a time."""
+        if self.time_us:
+            return None if item.time_us is None else item.time_us / self.time_us
+        return item.bytes / self.bytes if self.bytes else 0.0
+
+    def largest(self, use: GroupUse) -> list[SizeRange]:
+        """Return the rows of a group to show: those with the most time or bytes."""
+        rows = sorted(use.ranges, key=lambda item: self.share(item) or 0.0, reverse=True)[:_ROWS]
+        return [item for item in use.ranges if item in rows]
 
 
 def recorded(paths: Sequence[str]) -> Workload | None:
@@ -102,6 +147,34 @@ def show_workload(paths: Sequence[Path], study: Path | None = None) -> WorkloadS
         workload=job,
         levers=job_levers(job, None if study is None else Study.open(study)),
     )
+
+
+def sent_twice(without: Path, with_rules: Path) -> tuple[str, bool]:
+    """Return what two starts of a job sent, in words, and whether the job is not the same.
+
+    The number of calls may differ, as in a job that ends after a time. Without files of the
+    recorder in both folders, the words are empty.
+    """
+    found = []
+    try:
+        for folder in (without, with_rules):
+            rows = read_workload([folder]).rows
+            found.append({(row.group, row.operation, row.bytes): row.calls for row in rows})
+    except InputError:
+        return "", False
+    before, after = found
+    if before == after:
+        return f"{counted(sum(before.values()), 'call')} in each start, the same in both", False
+    if before.keys() == after.keys():
+        words = f"{counted(sum(before.values()), 'call')} without the rules, "
+        words += f"{sum(after.values()):,} with them, of the same sizes"
+        return words, False
+    key = min(before.keys() ^ after.keys())
+    others = len(before.keys() ^ after.keys()) - 1
+    words = f"the job is not the same in both starts: {key[1].prose} of {format_bytes(key[2])} "
+    words += f"only {'without' if key in before else 'with'} the rules"
+    words += f", and {counted(others, 'other size')} in one of them" if others else ""
+    return words, True
 
 
 def _known(times: Iterable[float | None]) -> float | None:

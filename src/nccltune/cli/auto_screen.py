@@ -23,6 +23,7 @@ from nccltune.model.scale import count
 from nccltune.prove.result import Proof
 from nccltune.report.remarks import REMARKS
 from nccltune.report.words import range_text
+from nccltune.report.worth import worth_lines
 from nccltune.tune.result import Tuning
 
 
@@ -60,7 +61,7 @@ class AutoScreen(SweepScreen):
         """Print the rules."""
         show_rules(tuning, self.out)
         if tuning.worth is not None:
-            show_worth(tuning.worth, self.out)
+            show_worth(worth_lines(tuning.worth), self.out)
 
     def proven(self, proof: Proof | None) -> None:
         """Print the proof."""

@@ -84,6 +84,8 @@ def show(parts: ReportParts) -> None:
     """Print the verdict, then what `analyze`, `tune` and `verify` print, and the commands."""
     from nccltune.cli.analyze_screen import show_analysis
     from nccltune.cli.rule_screen import proof_tables, show_tuning
+    from nccltune.cli.workload.show import show as show_workload
+    from nccltune.cli.worth_screen import show_worth
 
     report, out = parts.report, stdout()
     hanging(out, "", 0, report.verdict, "bold")
@@ -104,6 +106,12 @@ def show(parts: ReportParts) -> None:
         hanging(out, "\nverify     ", 12, report.proof.sentence)
         hanging(out, ("measured   ", "dim"), 11, report.proof.how)
         proof_tables(report.proof, out)
+    if parts.workload is not None:
+        out.print()
+        show_workload(parts.workload)
+    if report.workload is not None:
+        out.print()
+        show_worth(report.workload.worth, out)
     out.print()
     for sentence in report.remarks:
         hanging(out, ("how        ", "dim"), 11, sentence.replace("`", ""))

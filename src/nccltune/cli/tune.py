@@ -60,13 +60,14 @@ def show_result(found: SavedTuning, study: Path, wrote: str) -> None:
     from nccltune.cli.import_screen import show_read
     from nccltune.cli.rule_screen import counted_rules, left_alone_words, show_tuning
     from nccltune.cli.worth_screen import show_worth
+    from nccltune.report.worth import worth_lines
 
     tuning = found.tuning
     if found.imported is not None:
         show_read(found.imported)
     show_tuning(tuning)
     if tuning.worth is not None:
-        show_worth(tuning.worth, stdout())
+        show_worth(worth_lines(tuning.worth), stdout())
     for words in found.left_out:
         hanging(stdout(), "left out   ", 11, words, "dim")
     stdout().print(f"{wrote} ({counted_rules(tuning)}). {left_alone_words(tuning)}".rstrip())

@@ -154,6 +154,8 @@ def _show_job(job: JobProof) -> None:
             words += "; the gain is the mean over the pairs, not the ratio of these two medians, "
             words += f"{job.ratio:.3f}x"
         hanging(out, "read       ", 11, words)
+    if job.sent:
+        hanging(out, ("sent       ", "yellow" if job.sent_differs else ""), 11, job.sent)
     hanging(
         out,
         "states     ",

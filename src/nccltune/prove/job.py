@@ -40,6 +40,8 @@ class JobProof(msgspec.Struct, frozen=True, kw_only=True):
     - `coarse`: whether more pairs cannot decide, because the program prints too few digits
     - `failed`: starts with the rules that failed
     - `pairs`, `known`: the number of pairs, and of those that are from earlier runs
+    - `sent`: what two starts sent, without and with the rules; empty if it was not recorded.
+      `sent_differs` is whether the job is then not the same
     - `reason`: why the run ended: `done`, `budget` or `failed`
     """
 
@@ -63,6 +65,8 @@ class JobProof(msgspec.Struct, frozen=True, kw_only=True):
     pairs: int = 0
     known: int = 0
     failed: int = 0
+    sent: str = ""
+    sent_differs: bool = False
     seconds: float = 0.0
     reason: str = "done"
     nccl_version: str | None = None

@@ -36,6 +36,7 @@ from nccltune.report.data import (
     Report,
     RuleRow,
     SizeRow,
+    WorkloadReport,
 )
 from nccltune.report.proof import build_proof
 from nccltune.report.remarks import AlikeFindings, grouped
@@ -142,6 +143,7 @@ def build(
     proof: Proof | None = None,
     job: JobProof | None = None,
     checks: Checks | None = None,
+    workload: WorkloadReport | None = None,
 ) -> Report:
     """Return the report of one study.
 
@@ -213,6 +215,7 @@ def build(
         tool_version=tool_version,
         rules_note=RULES_NOTE.format(gain=percent_text(tuning.options.min_gain)),
         proof=None if proof is None else build_proof(proof),
+        workload=workload,
         checks=checks,
     )
 

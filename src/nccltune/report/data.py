@@ -14,6 +14,7 @@ from nccltune.model.finding import FindingKind
 from nccltune.model.rule import RuleState
 from nccltune.model.sample import SCHEMA_VERSION
 from nccltune.report.words import no_shapes
+from nccltune.report.worth import WorthLine
 
 Tone = Literal["gain", "right", "unknown"]
 Role = Literal["default", "tuned", "choice", "measured"]
@@ -299,6 +300,38 @@ class Checks(msgspec.Struct, frozen=True):
     findings: list[RuleResult]
 
 
+class WorkloadRow(msgspec.Struct, frozen=True):
+    """Calls of one collective between two sizes, as means of a step or of a rank.
+
+    `share` is of all time in NCCL, or of all bytes if no call has a time.
+    """
+
+    collective: str
+    low: int
+    high: int
+    calls: float
+    bytes: float
+    time_us: float | None
+    share: float | None
+
+
+class WorkloadGroup(msgspec.Struct, frozen=True):
+    """What communicators of one name and scale carry; `more` is the number of smaller rows."""
+
+    title: str
+    rows: list[WorkloadRow]
+    more: int
+
+
+class WorkloadReport(msgspec.Struct, frozen=True):
+    """The job that the rules were searched for; without `groups` if its recordings are gone."""
+
+    unit: str
+    worth: list[WorthLine]
+    sent: str = ""
+    groups: list[WorkloadGroup] = []
+
+
 class Report(msgspec.Struct, frozen=True):
     """The whole report, in reading order.
 
@@ -325,6 +358,7 @@ class Report(msgspec.Struct, frozen=True):
     rules_note: str = ""
     proof: ProofReport | None = None
     checks: Checks | None = None
+    workload: WorkloadReport | None = None
     schema_version: int = SCHEMA_VERSION
 
     @property

@@ -19,6 +19,7 @@ from nccltune.study.files import Study
 from nccltune.tune.result import TuneOptions, Tuning
 from tests.unit.builders import measure, sizes, study_of
 from tests.unit.runs import Cli
+from tests.unit.workload.recordings import LOG_START, log_call
 
 VERDICT = "1 rule is expected to make all-reduce 1.60x faster between 1 and 8 KiB"
 
@@ -115,6 +116,53 @@ def test_the_rules_shown_are_those_that_tune_wrote(study: Path, cli: Cli) -> Non
     out, err = cli("report", study)
     assert "No rules: no gain over NCCL's default is sure enough" in out
     assert "warning" not in err
+
+
+def test_the_job_is_shown_with_what_the_rules_are_worth_to_it(
+    study: Path, tmp_path: Path, cli: Cli
+) -> None:
+    start, log = LOG_START.replace("anks 8", "anks 4").replace("nNodes 2", "nNodes 4"), "job.log"
+    calls = [log_call("AllReduce", 1024).replace("=8", "=4")] * 3
+    (tmp_path / log).write_text(start + "".join(calls))
+    cli("tune", study, "--workload", tmp_path / log)
+    out, err = cli("report", study, "--terminal")
+    assert "12 KiB a rank; no times: shares are shares of the bytes" in out
+    assert "unnamed · 4 ranks · 4 nodes" in out
+    data = cli("report", study, "--json").document["workload"]
+    assert data["groups"] == [
+        {
+            "title": "unnamed · 4 ranks · 4 nodes",
+            "rows": [
+                {
+                    "collective": "all-reduce",
+                    "low": 4096,
+                    "high": 4096,
+                    "calls": 3.0,
+                    "bytes": 12288.0,
+                    "time_us": None,
+                    "share": 1.0,
+                }
+            ],
+            "more": 0,
+        }
+    ]
+    leads = [line["lead"] for line in data["worth"]]
+    assert leads[:3] == ["job", "worth", "verdict"]
+    cli("report", study)
+    page = (study / "report.html").read_text(encoding="utf-8")
+    assert page.index('id="left"') < page.index('id="job"') < page.index('id="findings"')
+    assert "12 KiB a rank" in page.replace("\xa0", " ")
+
+    for change, reason in ((calls[0], "are not those that tune read"), (None, "job.log")):
+        if change is None:
+            (tmp_path / log).unlink()
+        else:
+            (tmp_path / log).write_text(start + change)
+        out, err = cli("report", study, "--json")
+        assert "what the job sends is not shown: " in " ".join(err.split())
+        assert reason in " ".join(err.split())
+        left = json.loads(out)["workload"]
+        assert left == data | {"groups": [], "sent": ""}
 
 
 def test_rules_older_than_the_samples_are_searched_anew_with_their_options(

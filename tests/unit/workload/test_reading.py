@@ -122,11 +122,6 @@ def test_a_folder_lists_what_was_not_readable(tmp_path: Path) -> None:
     assert "no recording" in refused.reason
 
 
-def test_a_pickle_among_them(tmp_path: Path) -> None:
-    content = pickled(dump(entry("nccl:all_reduce", [[1]], [[1]])))
-    assert read(tmp_path / "d", content).formats == {"Flight Recorder dump": 1}
-
-
 def test_damaged_recordings_raise_no_other_error(tmp_path: Path) -> None:
     random_ = random.Random(45)
     pieces = (b"null", b"-1", b"1e999", b"[]", b"{}", b'"', b"\0", b"\xff", b"9" * 30, b"")

@@ -14,15 +14,16 @@ from nccltune.cli.options import PATH
 from nccltune.cli.output import hanging, harmless, hint, plain_table, print_result, stdout
 from nccltune.cli.progress import working
 from nccltune.cli.verb import verb
-from nccltune.cli.worth_screen import show_levers
-from nccltune.model.numbers import counted, percent_text, share_text, significant, size_form
+from nccltune.cli.worth_screen import show_worth
+from nccltune.model.numbers import counted, share_text, significant, size_form
 from nccltune.model.sizes import format_bytes
 from nccltune.report.words import range_text, time_text
+from nccltune.report.worth import lever_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nccltune.app.workload import GroupUse, SizeRange, WorkloadSummary
+    from nccltune.app.workload import GroupUse, WorkloadSummary
     from nccltune.workload.table import Workload
 
 EPILOG = """\b
@@ -61,8 +62,6 @@ def command(paths: tuple[Path, ...], study: Path | None) -> None:
 
 _NARROW = 66
 """On a terminal with fewer columns, a collective and its sizes are two lines."""
-_ROWS = 12
-"""Most rows of a communicator on the screen."""
 _LINES = 6
 """Most lines on what was not read."""
 
@@ -75,19 +74,7 @@ def show(found: WorkloadSummary) -> None:
     if found.step_us is not None:
         words += f", {counted(job.steps, 'step')} of {time_text(found.step_us)}"
     hanging(out, "recorded   ", 11, f"{words}; {files}")
-    words = f"{format_bytes(round(found.bytes))} {found.unit}"
-    if found.time_us is not None:
-        words += f"; {time_text(found.time_us)} in NCCL's kernels, waits for other ranks included"
-        if found.step_us is not None:
-            words += f", {percent_text(found.time_us / found.step_us)} of the step"
-        if found.exposed_us is not None:
-            words += f"; {time_text(found.exposed_us)} while no kernel but NCCL's ran"
-        if job.untimed:
-            calls = counted(sum(row.calls for row in job.rows), "call")
-            words += f"; {job.untimed:,} of {calls} without a time"
-    else:
-        words += "; no times: shares are shares of the bytes"
-    hanging(out, "sent       ", 11, words)
+    hanging(out, "sent       ", 11, found.sent)
     for words in job.remarks:
         hanging(out, ("note       ", "yellow"), 11, words)
     _show_unread(job, out)
@@ -95,7 +82,7 @@ def show(found: WorkloadSummary) -> None:
         _show_group(use, found, out)
     if found.levers:
         out.print()
-        show_levers(found.levers, out)
+        show_worth(lever_lines(found.levers), out)
     if any(row.operation.part < 1 for row in job.rows):
         out.print("\na message counts half at its send and half at its receive", style="dim")
 
@@ -117,15 +104,9 @@ def _show_unread(job: Workload, out: Console) -> None:
 
 
 def _show_group(use: GroupUse, found: WorkloadSummary, out: Console) -> None:
-    group = use.group
-    parts = [harmless(group.name) or "unnamed", use.parallelism or ""]
-    parts.append(counted(group.ranks, "rank") if group.ranks else "? ranks")
-    parts.append(counted(group.nodes, "node") if group.nodes else "")
-    parts.append(counted(use.communicators, "communicator") if use.communicators > 1 else "")
     out.print()
-    hanging(out, "", 2, " · ".join(filter(None, parts)), "bold")
-    shown = sorted(use.ranges, key=lambda item: _share(item, found), reverse=True)[:_ROWS]
-    shown = [item for item in use.ranges if item in shown]
+    hanging(out, "", 2, harmless(use.title), "bold")
+    shown = found.largest(use)
     form = size_form(size for item in shown for size in (item.low, item.high))
     is_narrow, is_timed = out.width < _NARROW, any(item.time_us is not None for item in shown)
     columns = [">calls", ">time" if is_timed else ">bytes", ">share"]
@@ -141,7 +122,8 @@ def _show_group(use: GroupUse, found: WorkloadSummary, out: Console) -> None:
         time = total
         if is_timed:
             time = "?" if item.time_us is None else time_text(item.time_us)
-        share = "?" if found.time_us and item.time_us is None else share_text(_share(item, found))
+        part = found.share(item)
+        share = "?" if part is None else share_text(part)
         cells = [calls, time, share]
         if is_narrow:
             table.add_row(f"{item.operation.prose}\n {sizes}", *cells)
@@ -150,10 +132,3 @@ def _show_group(use: GroupUse, found: WorkloadSummary, out: Console) -> None:
     out.print(table)
     if len(use.ranges) > len(shown):
         out.print(f"  and {len(use.ranges) - len(shown)} smaller rows (--json has all)")
-
-
-def _share(item: SizeRange, found: WorkloadSummary) -> float:
-    """Return the share of all time in NCCL, or of all bytes if no call has a time."""
-    if found.time_us:
-        return (item.time_us or 0.0) / found.time_us
-    return item.bytes / found.bytes if found.bytes else 0.0

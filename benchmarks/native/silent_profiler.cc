@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A profiler that asks NCCL 2.28 and later for the events that the recorder asks for
+// (native/profiler/adapters.cc), through the same interfaces, and does nothing with them: what
+// NCCL's own work for a profiler costs.
+#include <cstdint>
+
+#include "abi/profiler_v7.h"
+#include "common/export.h"
+
+namespace nccltune {
+namespace {
+
+char context_of_all = 0;
+
+template <typename Profiler, typename Event, uint64_t events>
+constexpr Profiler Silent() {
+  return {.name = "silent",
+          .init = [](void** context, uint64_t, int* mask, const char*, int, int, int,
+                     abi::LogFunction) -> abi::Result {
+            *context = &context_of_all;
+            __atomic_store_n(mask, static_cast<int>(events), __ATOMIC_RELAXED);
+            return abi::kSuccess;
+          },
+          .start_event = [](void*, void** handle, Event*) -> abi::Result {
+            *handle = nullptr;
+            return abi::kSuccess;
+          },
+          .stop_event = [](void*) -> abi::Result { return abi::kSuccess; },
+          .record_event_state = [](void*, int, void*) -> abi::Result { return abi::kSuccess; },
+          .finalize = [](void*) -> abi::Result { return abi::kSuccess; }};
+}
+
+constexpr uint64_t kV5 = abi::kProfileCollective | abi::kProfilePointToPoint;
+constexpr uint64_t kV6 = kV5 | abi::kProfileCopyEngine;
+
+}  // namespace
+
+extern "C" NCCLTUNE_EXPORT constinit const abi::ProfilerV5 ncclProfiler_v5 =
+    Silent<abi::ProfilerV5, abi::ProfilerEventV5, kV5>();
+extern "C" NCCLTUNE_EXPORT constinit const abi::ProfilerV6 ncclProfiler_v6 =
+    Silent<abi::ProfilerV6, abi::ProfilerEventV6, kV6>();
+extern "C" NCCLTUNE_EXPORT constinit const abi::ProfilerV7 ncclProfiler_v7 =
+    Silent<abi::ProfilerV7, abi::ProfilerEventV7, kV6>();
+
+}  // namespace nccltune
