@@ -65,7 +65,7 @@ def read(folder: Path, *names: str, file: str = "paste.txt") -> Facts:
 
 def shown(facts: Facts, name: str) -> str:
     """Return a fact without the places of its lines."""
-    return re.sub(r"[\w-]+\.txt:\d+|'\w*line': \d+", "", repr(facts.named(name)))
+    return re.sub(r"[\w-]+\.txt(?::\d+)?|'\w*line': \d+", "", repr(facts.named(name)))
 
 
 def test_each_pair_has_the_facts_of_both(tmp_path: Path) -> None:
