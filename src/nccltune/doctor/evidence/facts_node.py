@@ -12,6 +12,7 @@ from nccltune.doctor.evidence.parsers.kernel import (
     parse_modules,
     parse_root_type,
     parse_status,
+    shows_peer_modules,
 )
 from nccltune.doctor.evidence.parsers.kernel_log import parse_kernel_log
 from nccltune.doctor.evidence.parsers.limits import parse_limits
@@ -237,7 +238,12 @@ def _kernel(evidence: NodeEvidence, facts: Facts) -> None:
         line = re.search(r"^(?:BOOT_IMAGE|initrd|root)=.*", cmdline[0], re.M)
         facts.add(KERNEL_CMDLINE, line[0] if line else cmdline[0].strip(), cmdline[1].place(1))
     modules = evidence.parsed("modules", parse_modules)
-    if modules is not None:
+    shown = evidence.parsed("modules", shows_peer_modules)
+    if modules is not None and shown is not None and not shown[0] and modules[1].data.strip():
+        evidence.problems.append(
+            f"{modules[1].source}: only a part of lsmod, without the modules that rules need"
+        )
+    elif modules is not None:
         facts.add(NODE_MODULES, modules[0], modules[1].place())
     log = evidence.parsed("dmesg", parse_kernel_log)
     if log is not None and not log[0].denied:
