@@ -273,13 +273,11 @@ def _shared_memory(evidence: NodeEvidence, facts: Facts) -> None:
     df = evidence.text("df-shm")
     if df is not None:
         space = parse_df(df[0], _SHM)
-        if space is not None:
-            facts.add(SHM_BYTES, space.size, df[1].place(space.line))
-            facts.add(SHM_FREE_BYTES, space.free, df[1].place(space.line))
-        elif _PARENT_ONLY.search(df[0]):
-            # df printed the file system of a parent folder: nothing is mounted at /dev/shm.
-            facts.add(SHM_BYTES, 0, df[1].place())
-            facts.add(SHM_FREE_BYTES, 0, df[1].place())
+        # If df printed the file system of a parent folder, nothing is mounted at /dev/shm.
+        if space is not None or _PARENT_ONLY.search(df[0]):
+            size, free, line = space or (0, 0, None)
+            facts.add(SHM_BYTES, size, df[1].place(line))
+            facts.add(SHM_FREE_BYTES, free, df[1].place(line))
     device = evidence.text("shm-device")
     if device is not None and device[0].strip().isdecimal():
         facts.add(NODE_SHM_DEVICE, device[0].strip(), device[1].place())

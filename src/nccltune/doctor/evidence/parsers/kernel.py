@@ -34,12 +34,8 @@ def shows_peer_modules(text: str) -> bool:
 
 def parse_modules(text: str) -> list[str]:
     """Return names of modules in `/proc/modules` or `lsmod`, with underscores, sorted."""
-    found = set()
-    for _, line in lines_of(text):
-        match = _MODULE.match(line)
-        if match is not None:
-            found.add(match["name"].replace("-", "_"))
-    return sorted(found)
+    matches = (_MODULE.match(line) for _, line in lines_of(text))
+    return sorted({match["name"].replace("-", "_") for match in matches if match})
 
 
 def parse_iommu_types(text: str) -> tuple[list[str], int]:
