@@ -81,11 +81,16 @@ def examine(nodes: Mapping[str, Facts], base: RuleBase, source: str) -> Examinat
                 unread=tuple(nodes[name].unread),
                 unused=tuple(nodes[name].unused),
                 text_lines=nodes[name].value(TEXT_LINES),
+                known=tuple(sorted(nodes[name])) if len(nodes[name]) <= MOST_NAMED else (),
             )
             for name in order
         ),
         rules=tuple(judged),
     )
+
+
+MOST_NAMED = 8
+"""A pasted output has few facts. Of more, the areas that were judged say what was read."""
 
 
 def ask(rule: DoctorRule, env: Env) -> RuleAnswer:

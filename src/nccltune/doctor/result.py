@@ -75,7 +75,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     `title` describes the node. `facts` is the number of facts. `unread` lists unreadable inputs.
     `unused` lists the files of which nothing was used. `text_lines` is the number of lines of logs
-    and outputs of programs; None if there are none.
+    and outputs of programs; None if there are none. `known` lists the facts of a node that has few.
     """
 
     name: str
@@ -84,6 +84,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     unread: tuple[str, ...] = ()
     unused: tuple[UnusedFile, ...] = ()
     text_lines: int | None = None
+    known: tuple[str, ...] = ()
 
 
 class Examination(msgspec.Struct, frozen=True, kw_only=True):

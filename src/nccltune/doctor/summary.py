@@ -32,7 +32,7 @@ def verdict_words(examined: Examination) -> str:
     findings = examined.of(RuleVerdict.FINDING)
     if not findings:
         if not examined.of(RuleVerdict.OK):
-            return "nothing could be checked"
+            return "nothing could be checked" + _read_alone(examined)
         judged, unknown = judged_areas(examined)
         judged = [_with_lines(examined, area) for area in judged]
         words = f"nothing found in {', '.join(judged)}" if judged else "nothing found"
@@ -47,6 +47,17 @@ def verdict_words(examined: Examination) -> str:
     words = f"{count(len(findings), 'finding')}: {', '.join(parts)}"
     lines = _few_lines(examined)
     return f"{words}, in {lines} of logs" if lines else words
+
+
+def _read_alone(examined: Examination) -> str:
+    """Return what was read though it decides no rule alone; "" if nothing was."""
+    known = {name for node in examined.nodes for name in node.known} & catalogue().keys()
+    known -= {"node.collected"}
+    meanings = sorted({catalogue()[name].meaning.partition("; ")[0] for name in known} - {""})
+    if meanings:
+        return f": read, but not enough alone: {', '.join(meanings)}"
+    unread = [words for node in examined.nodes for words in node.unread]
+    return f": {unread[0]}" if unread else ""
 
 
 _FEW = 100

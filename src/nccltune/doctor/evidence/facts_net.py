@@ -77,7 +77,7 @@ def _nics(evidence: NodeEvidence, facts: Facts) -> None:
     ethtool = evidence.parsed("ethtool", parse_ethtool)
     told = ethtool[0].interfaces if ethtool is not None else {}
     if item is None:
-        _shown_nics(evidence, facts)
+        _shown_nics(evidence, facts, told)
         return
     tree, raw = item
     names = sorted(
@@ -122,16 +122,19 @@ def _nics(evidence: NodeEvidence, facts: Facts) -> None:
     facts.add(NICS, found, evidence.where(raw, "/sys/class/net"))
 
 
-def _shown_nics(evidence: NodeEvidence, facts: Facts) -> None:
-    """Add the interfaces that `ip addr` or `ip link` lists, for a node without collected sysfs."""
+def _shown_nics(evidence: NodeEvidence, facts: Facts, told: dict[str, NodeNic]) -> None:
+    """Add the interfaces that `ip addr`, `ip link` or ethtool show, for a node without sysfs."""
     shown = evidence.parsed("addresses", parse_interfaces)
-    if shown is None or not shown[0]:
-        return
+    nics = {name: one for name, one in told.items() if one.state or one.speed_mbit_per_s}
+    for one in shown[0] if shown is not None else []:
+        nics[one.name or ""] = nics.get(one.name or "", one).filled(one)
     found = [
-        msgspec.structs.replace(one, virtual=True if _VIRTUAL.match(one.name or "") else None)
-        for one in shown[0]
+        msgspec.structs.replace(one, virtual=True if _VIRTUAL.match(name) else None)
+        for name, one in nics.items()
     ]
-    facts.add(NICS, found, shown[1].place())
+    raw = shown[1] if shown is not None else evidence.get("ethtool")
+    if found and raw is not None:
+        facts.add(NICS, found, raw.place())
 
 
 def _device_type(uevent: str | None) -> str | None:

@@ -12,6 +12,7 @@ from nccltune.doctor.evidence.parsers.kernel import (
     parse_modules,
     parse_root_type,
     parse_status,
+    shows_peer_modules,
 )
 from nccltune.doctor.evidence.parsers.kernel_log import parse_kernel_log
 from nccltune.doctor.evidence.parsers.limits import parse_limits
@@ -237,7 +238,12 @@ def _kernel(evidence: NodeEvidence, facts: Facts) -> None:
         line = re.search(r"^(?:BOOT_IMAGE|initrd|root)=.*", cmdline[0], re.M)
         facts.add(KERNEL_CMDLINE, line[0] if line else cmdline[0].strip(), cmdline[1].place(1))
     modules = evidence.parsed("modules", parse_modules)
-    if modules is not None:
+    shown = evidence.parsed("modules", shows_peer_modules)
+    if modules is not None and shown is not None and not shown[0] and modules[1].data.strip():
+        evidence.problems.append(
+            f"{modules[1].source}: only a part of lsmod, without the modules that rules need"
+        )
+    elif modules is not None:
         facts.add(NODE_MODULES, modules[0], modules[1].place())
     log = evidence.parsed("dmesg", parse_kernel_log)
     if log is not None and not log[0].denied:
@@ -267,13 +273,11 @@ def _shared_memory(evidence: NodeEvidence, facts: Facts) -> None:
     df = evidence.text("df-shm")
     if df is not None:
         space = parse_df(df[0], _SHM)
-        if space is not None:
-            facts.add(SHM_BYTES, space.size, df[1].place(space.line))
-            facts.add(SHM_FREE_BYTES, space.free, df[1].place(space.line))
-        elif _PARENT_ONLY.search(df[0]):
-            # df printed the file system of a parent folder: nothing is mounted at /dev/shm.
-            facts.add(SHM_BYTES, 0, df[1].place())
-            facts.add(SHM_FREE_BYTES, 0, df[1].place())
+        # If df printed the file system of a parent folder, nothing is mounted at /dev/shm.
+        if space is not None or _PARENT_ONLY.search(df[0]):
+            size, free, line = space or (0, 0, None)
+            facts.add(SHM_BYTES, size, df[1].place(line))
+            facts.add(SHM_FREE_BYTES, free, df[1].place(line))
     device = evidence.text("shm-device")
     if device is not None and device[0].strip().isdecimal():
         facts.add(NODE_SHM_DEVICE, device[0].strip(), device[1].place())

@@ -3,6 +3,7 @@
 
 from typing import Any
 
+from nccltune.doctor.evidence.parsers.kernel import parse_iommu_types
 from nccltune.doctor.evidence.parsers.lspci import PciDevice, parse_lspci
 from nccltune.doctor.evidence.parsers.pasted import link_line, parse_pci_lines
 from nccltune.doctor.evidence.pci_tree import PciNode, pci_nodes, slot_speed, with_above
@@ -57,6 +58,7 @@ def add_pci(evidence: NodeEvidence, facts: Facts) -> None:
         tree = sysfs[0]
         there = bool(tree.values or tree.links)
         facts.add(NODE_SYSFS_PCI, there, evidence.where(sysfs[1], _DEVICES))
+    _iommu(evidence, facts, nodes)
     if lspci is None and not nodes:
         return
     bridges = _bridges(devices, nodes)
@@ -78,7 +80,6 @@ def add_pci(evidence: NodeEvidence, facts: Facts) -> None:
         evidence.problems.append(
             f"{source}: without root rights it shows no ACS, ATS and read requests"
         )
-    _iommu(evidence, facts, nodes)
 
 
 def _is_efa(devices: dict[str, PciDevice]) -> bool:
@@ -187,10 +188,17 @@ def device_names(facts: Facts) -> dict[str, str]:
 
 
 def _iommu(evidence: NodeEvidence, facts: Facts, nodes: dict[str, PciNode]) -> None:
-    item = evidence.tree("iommu")
-    if item is None or not nodes:
+    item, told = evidence.tree("iommu"), evidence.parsed("iommu", parse_iommu_types)
+    if item is None or told is None:
         return
     tree, raw = item
+    if not nodes:
+        kinds, number = told[0]
+        # Of groups of two types, the one of a GPU or NIC is not known.
+        if len(kinds) == 1:
+            every = IommuGroup(group="*", type=kinds[0], devices=[f"all {number} groups"])
+            facts.add(KERNEL_IOMMU_GROUPS, [every], raw.place())
+        return
     members: dict[str, list[str]] = {}
     for node in nodes.values():
         if node.kind in ("gpu", "nic") and node.iommu_group is not None:

@@ -44,7 +44,6 @@ ALIASES = {
     "df": "df-shm",
     "df-dev-shm": "df-shm",
     "ip-addr": "addresses",
-    "nvidia-smi-q": "nvidia-smi-q",
     "nvidia-smi-q-x": "nvidia-smi-q",
     "nvidia-smi-nvlink-s": "nvlink",
     "nvidia-smi-nvlink-e": "nvlink-errors",
@@ -81,7 +80,7 @@ KNOWN = frozenset(
         *("if_inet", "if_inet6"),
         *("cloud-metadata", "gcloud", "aws-topology", "aws-instance-type"),
         *("diagnostics", "rail-pings", "perftest", "p2p-test", "acs", "iblinkinfo", INDEX),
-        *("nvlink-errors", "lspci-tree"),
+        *("nvlink-errors", "lspci-tree", "rocm-smi"),
     }
 )
 _JOBS = frozenset({".sh", ".sbatch", ".slurm", ".yaml", ".yml", ".job", ".bash"})
@@ -154,11 +153,14 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ("ibstatus", _mark(rb"^Infiniband device '")),
     ("ibv_devinfo", _mark(rb"^hca_id:")),
     ("nvbandwidth", _mark(rb"^nvbandwidth Version")),
-    ("perftest", _mark(rb"^[ \t]*#bytes\s+#iterations\s+BW |RDMA_(?:Write|Read) BW Test")),
+    ("perftest", _mark(rb"^[ \t]*#bytes\s+#iterations\s+BW |(?:RDMA_(?:Write|Read)|Send) BW Test")),
     ("rdma-statistic", _mark(rb"^link \S+/\d{1,3} [a-z_]+ \d+ ")),
     (
         "rdma-link",
-        _mark(rb"^(?:\d+: )?link \S+/\d{1,3} (?:\S+ )*state |^\S+ +port +\d{1,3} +==> +\S+ +\("),
+        _mark(
+            rb"^(?:\d+: )?link \S+/\d{1,3} (?:\S+ )*state |^\S+ +port +\d{1,3} +==> +\S+ +\("
+            rb"|^[^\n]{0,80}\bmlxlink [^\n]{0,80}-d +\S|^Operational Info[ \t]*$"
+        ),
     ),
     ("show_gids", _mark(rb"^DEV\s+PORT\s+INDEX\s+GID")),
     ("perfquery", _mark(rb"^# Port (?:extended )?counters: |^PortSelect:")),
@@ -171,7 +173,14 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ),
     ("dmesg", _mark(KERNEL_LINE.encode())),
     ("nvidia-version", _mark(rb"^NVRM version: ")),
-    ("modules", _mark(rb"^Module +Size +Used by|^\w+ \d+ \d+ \S+ Live 0x")),
+    (
+        "modules",
+        _mark(
+            rb"^Module +Size +Used by|^\w+ \d+ \d+ \S+ Live 0x|^[^\n]{0,80}[$#] *(?:sudo )?lsmod\b"
+            rb"|^(?:nv|ib_|mlx|rdma_|amd|gdr|efa|i?rdma|bnxt)\w* {2,}\d{4,9} +\d+(?: |$)"
+        ),
+    ),
+    ("iommu", _mark(rb"^[^\n]{0,80}/iommu_groups/\S*/type\b|^ *\d+ DMA(?:-FQ)?$")),
     ("cmdline", _mark(rb"^(?:BOOT_IMAGE|initrd|root)=\S+ [^\n]*$")),
     ("lscpu", _mark(rb"^Architecture: +\w|^On-line CPU\(s\) list:")),
     ("cpuinfo", _mark(rb"^(?:processor|vendor_id|CPU implementer)\s*: ")),
@@ -193,7 +202,10 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
             rb"|^[^\w\n]{0,5}[\w@.-]+\.service - |\bUnit \S+\.service (?:could not|not|is masked)"
         ),
     ),
-    ("ethtool", _mark(rb"^== \S+\n(?:driver: |NIC statistics:)|^NIC statistics:")),
+    (
+        "ethtool",
+        _mark(rb"^== \S+\n(?:driver: |NIC statistics:)|^NIC statistics:|^Settings for [\w.@:-]+:"),
+    ),
     ("ldconfig", _mark(rb"\blibs found in cache|^\t\S+\.so\S* \(libc6")),
     ("ofed", _mark(rb"\A(?:MLNX_OFED_LINUX|OFED-internal|DOCA)-")),
     ("gcloud", _mark(rb'\A\s*\{(?s:.)*"selfLink"')),
@@ -203,8 +215,12 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ("lspci-tree", _mark(rb"^[ +-]*-\[[0-9a-f]{4}:[0-9a-f]{2}(?:-[0-9a-f]{2})?\]-")),
     ("acs", _mark(rb"^[ \t]*(?:ACSCtl|LnkSta):\s")),
     ("ethtool", _mark(rb"^[^\n]{0,80}[$#] *(?:sudo )?ethtool -S \S+|^ {3,}(?:rx|tx)_\w+: \d+$")),
+    ("rocm-smi", _mark(rb"^=+ ROCm System Management Interface =")),
     (INDEX, _mark(rb"^by\tnccltune ")),
-    (OUTPUT, _mark(rb"^\| (?:Diagnostic +\| Result|Health Monitor Report)|\bnhc: +Health check ")),
+    (
+        OUTPUT,
+        _mark(rb"^\| (?:Diagnostic +\| Result|Health Monitor Report)|\bnhc: +Health check "),
+    ),
 )
 _BY_ITEM = dict(reversed(_MARKS))
 _DOCUMENTS = frozenset(

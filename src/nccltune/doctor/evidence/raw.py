@@ -223,7 +223,10 @@ class NodeEvidence:
 # item, the text may have another format and does not count as used.
 _MARKED_TEXTS = frozenset({"df-shm", "cgroup", "ldconfig", "nvidia-version"})
 # Items that have less than another output of the same tool, and what they lack.
-_LESS = {"lspci-tree": "has neither link speeds nor ACS: give the output of sudo lspci -vvv"}
+_LESS = {
+    "lspci-tree": "has neither link speeds nor ACS: give the output of sudo lspci -vvv",
+    "rocm-smi": "its table of GPUs decides nothing: give rocm-smi --showtopo, and dmesg",
+}
 _COUNTS = frozenset({"unread", "left_out", "line", "peers_line"})
 
 

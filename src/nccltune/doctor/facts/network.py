@@ -14,8 +14,9 @@ class NodeNic(FactRecord):
     driver_version: Annotated[str | None, "as ethtool -i prints it"] = None
     bus_id: Annotated[str | None, "bus id; absent for one without a device"] = None
     virtual: Annotated[bool | None, "no device behind it (lo, bridge, veth, tun)"] = None
-    state: Annotated[str | None, "up, down, unknown"] = None
+    state: Annotated[str | None, "up, down, unknown, no-carrier"] = None
     speed_mbit_per_s: Annotated[int | None, "as the kernel reports it"] = None
+    speed_max_mbit_per_s: Annotated[int | None, "fastest mode that ethtool lists"] = None
     mtu: Annotated[int | None, "bytes"] = None
     numa: Annotated[int | None, "NUMA node, -1 where unknown"] = None
     rdma: Annotated[str | None, "its RDMA device"] = None
@@ -25,7 +26,7 @@ NICS = records(
     "nics",
     NodeNic,
     meaning="network interfaces, virtual ones too",
-    read="/sys/class/net; ip -d addr; ethtool -i",
+    read="/sys/class/net; ip -d addr; ethtool",
 )
 
 

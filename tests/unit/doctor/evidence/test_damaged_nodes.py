@@ -18,7 +18,7 @@ from tests.unit.doctor.evidence.node import ENVIRONMENT, run_made
 TEXTS = [value for name, value in vars(texts).items() if name.isupper()]
 TEXTS += ["{}", "[]", '{"instance": {"attributes": 3, "machineType": 4}}', '{"compute": {}}']
 ITEMS = sorted({*KNOWN, "log", "test", "job"} - {INDEX})
-DEPENDENT = {"addresses", "ethtool", "iommu", "logind", "pci-config"}
+DEPENDENT = {"addresses", "ethtool", "logind", "pci-config"}
 """Items that give facts only together with others."""
 
 

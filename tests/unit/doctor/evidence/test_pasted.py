@@ -24,12 +24,13 @@ from nccltune.doctor.facts.network import (
     LinkErrors,
     NicCounter,
 )
-from nccltune.doctor.facts.node import NODE_SERVICES
+from nccltune.doctor.facts.node import NODE_MODULES, NODE_SERVICES
 from nccltune.doctor.facts.results import FAILURES, TESTS
 from nccltune.doctor.facts.settings import SETTINGS
 from nccltune.doctor.facts.topo import TOPO_DEVICES
 from nccltune.doctor.result import RuleVerdict
 from nccltune.doctor.rulebase import rule_base
+from nccltune.doctor.summary import verdict_words
 from nccltune.topology.files.load import load_topology
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.node import folder_facts, put
@@ -503,6 +504,35 @@ def test_interfaces_of_ifconfig(text: str, tmp_path: Path) -> None:
     assert [(one.name, one.mtu) for one in nics] == [("eth0", 1500)]
 
 
+LOCKED = "open files (-n) 1048576\nmax locked memory       (kbytes, -l) 64"
+ETHTOOL = """\
+Settings for e1:
+        Supported link modes:   10baseT/Half 10baseT/Full
+                                1000baseT/Full
+        Supported pause frame use: No
+        Advertised link modes:  40000baseCR4/Full
+        Speed: {}
+        Duplex: Full
+        Link detected: {}
+"""
+PERFTEST = """\
+                    Send BW Test
+ Dual-port       : OFF          Device         : mlx5_0
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 65536      5000             92.10              91.98              0.17
+"""
+MLXLINK = """\
+Operational Info
+----------------
+State                              : Polling
+Physical state                     : ETH_AN_FSM_ENABLE
+Speed                              : IB-HDR
+Width                              : 4x
+
+Troubleshooting Info
+--------------------
+Recommendation                     : Cable is unplugged
+"""
 # What people post, in own words of that shape, with the rule that names its cause.
 POSTED = [
     (
@@ -541,6 +571,27 @@ POSTED = [
     ("h:1:2 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to lo", "bootstrap-interface"),
     ("Error: rank 27 and rank 19 both on CUDA device 53000", "gpu-ordinal"),
     ("Original reason for aborting was: Timeout at NCCL sequence 42", "collective-timeout"),
+    ("ibv_create_cq(cqe=64) failed: Cannot allocate memory", "rdma-memory"),
+    (f"ibv_create_cq(cqe=64) failed: Cannot allocate memory\nulimit -a\n{LOCKED}", "memlock"),
+    (ETHTOOL.format("100Mb/s", "yes"), "nic-link"),
+    (
+        f"{ETHTOOL.format('1000Mb/s', 'yes')}# ethtool e2\n{ETHTOOL.format('Unknown!', 'no')}",
+        "nic-link",
+    ),
+    ("3: e1: <NO-CARRIER,BROADCAST,UP> mtu 1500 qdisc mq state DOWN mode DEFAULT", "nic-link"),
+    (f"root@a:~# mlxlink -d mlx5_1\n\n{MLXLINK}", "port-down"),
+    (f"$ sudo mlxlink -d 0000:ca:00.0 -c -m\n{MLXLINK}", "port-down"),
+    (MLXLINK.partition("Width")[0], "port-down"),
+    ("$ cat /sys/kernel/iommu_groups/*/type | sort | uniq -c\n     95 DMA-FQ", "iommu-translates"),
+    ("# cat /sys/kernel/iommu_groups/*/type\nDMA\nDMA-FQ\nDMA-FQ", "iommu-translates"),
+    ("     12 DMA-FQ", "iommu-translates"),
+]
+HARMLESS = [
+    (ETHTOOL.format("1000Mb/s", "yes"), "nic-link"),
+    ("4: docker0: <NO-CARRIER,BROADCAST,UP> mtu 1500 qdisc x state DOWN", "nic-link"),
+    (f"$ mlxlink -d mlx5_1\n{MLXLINK.replace('Polling', 'Active')}", "port-down"),
+    ("$ cat /sys/kernel/iommu_groups/*/type | sort | uniq -c\n  95 identity", "iommu-translates"),
+    ("$ cat /sys/kernel/iommu_groups/*/type | uniq -c\n  9 identity\n  3 DMA", "iommu-translates"),
 ]
 
 
@@ -550,6 +601,45 @@ def test_what_people_post_has_its_cause(text: str, rule: str, tmp_path: Path) ->
     (facts,) = folder_facts(tmp_path)
     judged = examine({"n1": facts}, rule_base(), "x")
     assert rule in {one.rule for one in judged.of(RuleVerdict.FINDING)}
+
+
+@pytest.mark.parametrize(("text", "rule"), HARMLESS)
+def test_what_people_post_of_a_sound_node_is_no_cause(text: str, rule: str, tmp_path: Path) -> None:
+    put(tmp_path, "n1/paste.txt", f"{text}\n")
+    (facts,) = folder_facts(tmp_path)
+    assert len(facts) > 0
+    judged = examine({"n1": facts}, rule_base(), "x")
+    assert rule not in {one.rule for one in judged.of(RuleVerdict.FINDING)}
+
+
+def test_links_of_mlxlink() -> None:
+    active = MLXLINK.replace("Polling", "Active")
+    text = f"a# mlxlink -d mlx5_0\n{active}a# sudo mlxlink -d mlx5_1\n{MLXLINK}{active}"
+    found = [(one.name, one.state, one.rate_gbit_per_s) for one in parse_rdma_ports(text).ports]
+    names = [("mlx5_0", "ACTIVE", 200.0), ("mlx5_1", "DOWN", 200.0)]
+    assert found == [*names, ("port of output 3", "ACTIVE", 200.0)]
+    assert "Cable is unplugged" in (parse_rdma_ports(text).ports[1].phys_state or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "modules"),
+    [
+        ("nvidia_peermem         16384  0", ["nvidia_peermem"]),
+        ("$ lsmod | grep -i peer\nuser@a:~$ uname -r", []),
+        (
+            "root@a:~# lsmod | grep -E 'nv_peer_mem|nvidia_peermem'\nnv_peer_mem  16384  0",
+            ["nv_peer_mem"],
+        ),
+        ("$ lsmod | grep nv_peer_mem\n$ uname", None),
+        ("$ lsmod | grep ib_core\nib_core  434176  9 rdma_cm,ib_uverbs", None),
+        ("ib_core  434176  9 rdma_cm,ib_uverbs", None),
+    ],
+    ids=["line", "none", "either", "other-name", "other", "line-of-another"],
+)
+def test_a_part_of_lsmod_says_only_what_it_shows(text, modules, tmp_path: Path) -> None:
+    put(tmp_path, "n1/paste.txt", f"{text}\n")
+    (facts,) = folder_facts(tmp_path)
+    assert facts.value(NODE_MODULES) == modules
 
 
 @pytest.mark.parametrize(
@@ -581,3 +671,25 @@ def test_topology_in_the_words_of_a_post(before: str, tmp_path: Path) -> None:
     ((device,),) = (facts.value(TOPO_DEVICES) for facts in folder_facts(tmp_path))
     assert (device.bus_id, device.width) == ("0000:09:00.0", 16)
     assert len(load_topology(tmp_path / "post.txt").cpus[0].devices) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (PERFTEST, "read, but not enough alone: RDMA bandwidth measured"),
+        ("ib_core  434176  9 rdma_cm,ib_uverbs\n", "only a part of lsmod"),
+    ],
+    ids=["perftest", "lsmod"],
+)
+def test_what_decides_nothing_alone_is_named(text: str, words: str, tmp_path: Path) -> None:
+    put(tmp_path, "n1/paste.txt", text)
+    (facts,) = folder_facts(tmp_path)
+    assert words in verdict_words(examine({"n1": facts}, rule_base(), "x"))
+
+
+def test_a_table_of_rocm_smi_is_named_as_not_used(tmp_path: Path) -> None:
+    put(tmp_path, "n1/paste.txt", "==== ROCm System Management Interface ====\n0  51.0c  4.0W\n")
+    (facts,) = folder_facts(tmp_path)
+    assert [one.why.partition(":")[0] for one in facts.unused] == [
+        "its table of GPUs decides nothing"
+    ]

@@ -356,8 +356,7 @@ _BY_PROGRAM = re.compile(
 _BARE = (
     "NET/IB",
     "NET/OFI",
-    " ibv_",
-    " mlx5dv_",
+    *(" ibv_", "ibv_create_", "ibv_alloc_", "ibv_reg_", " mlx5dv_"),
     "Got completion ",
     "<warn>",
     "| Fail",

@@ -26,6 +26,8 @@ def parse_interfaces(text: str) -> list[NodeNic]:
             nic = found[match["name"]] = NodeNic(name=match["name"])
             state = _STATE.search(match["rest"])
             nic.state = state[1].lower() if state else None
+            if "NO-CARRIER" in line:
+                nic.state = "no-carrier"
         if nic is not None and nic.mtu is None and (mtu := _MTU.search(line)):
             nic.mtu = int(mtu[1])
     return list(found.values())

@@ -14,14 +14,37 @@ SIZES = {"1K-blocks": 1024, "1024-blocks": 1024, "512-blocks": 512, "1B-blocks":
 _HUMAN = re.compile(r"(\d{1,4}(?:\.\d)?)([KMGTP])|0")
 
 
+_ASKED = re.compile(r"\blsmod *\| *e?grep +(?:-\w+ +)*['\"]?(?P<words>[\w.|\\-]+)")
+_PEER = ("nvidia_peermem", "nv_peer_mem")
+
+
+def shows_peer_modules(text: str) -> bool:
+    """Return whether `lsmod` shows the modules of peer memory, or that they are not loaded.
+
+    A part of its lines says nothing of other modules, unless the filter lets theirs through.
+    """
+    words = [one for match in _ASKED.finditer(text) for one in re.split(r"\\?\|", match["words"])]
+    return (
+        re.search(r"^Module +Size|^\w+ \d+ \d+ \S+ Live 0x", text, re.M) is not None
+        or ("lsmod" in text and not words)
+        or any(re.search(rf"^{name}\b", text, re.M) for name in _PEER)
+        or all(any(word and word.replace("-", "_") in name for word in words) for name in _PEER)
+    )
+
+
 def parse_modules(text: str) -> list[str]:
     """Return names of modules in `/proc/modules` or `lsmod`, with underscores, sorted."""
-    found = set()
-    for _, line in lines_of(text):
-        match = _MODULE.match(line)
-        if match is not None:
-            found.add(match["name"].replace("-", "_"))
-    return sorted(found)
+    matches = (_MODULE.match(line) for _, line in lines_of(text))
+    return sorted({match["name"].replace("-", "_") for match in matches if match})
+
+
+def parse_iommu_types(text: str) -> tuple[list[str], int]:
+    """Return the types of `cat /sys/kernel/iommu_groups/*/type`, DMA-FQ as DMA, and the number of
+    groups. `uniq -c` may have counted the lines, or grep may have written the path before them."""
+    kinds = re.findall(
+        r"^(?:/\S+/type:| *(\d{1,6}) )?(identity|DMA|auto|blocked)(?:-FQ)?\s*$", text, re.M
+    )
+    return sorted({kind for _, kind in kinds}), sum(int(count or 1) for count, _ in kinds)
 
 
 class Cpus(NamedTuple):

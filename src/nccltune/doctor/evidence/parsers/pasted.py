@@ -3,6 +3,7 @@
 devices, and NVIDIA's sample p2pBandwidthLatencyTest."""
 
 import re
+from collections import Counter
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.lspci import link_of
@@ -30,11 +31,8 @@ class PciLines(NamedTuple):
 
 def parse_pci_lines(text: str) -> PciLines:
     """Parse `ACSCtl:` and `LnkSta:` lines, equal ones counted."""
-    counts: dict[str, int] = {}
-    for _, line in lines_of(text):
-        if (match := _ACS.match(line)) is not None:
-            flags = " ".join(match["flags"].split())
-            counts[flags] = counts.get(flags, 0) + 1
+    matches = (_ACS.match(line) for _, line in lines_of(text))
+    counts = Counter(" ".join(match["flags"].split()) for match in matches if match)
     found = [
         AcsLine(text=flags, count=times, redirects="ReqRedir+" in flags or "SrcValid+" in flags)
         for flags, times in counts.items()
@@ -43,12 +41,12 @@ def parse_pci_lines(text: str) -> PciLines:
 
 
 def _links(text: str) -> list[LinkLine]:
-    counts: dict[tuple[str, str | None], int] = {}
+    counts: Counter[tuple[str, str | None]] = Counter()
     most: str | None = None
     for match in filter(None, (_LINK.match(line) for _, line in lines_of(text))):
         link = match["text"].rstrip()
         if match["what"] == "Sta":
-            counts[link, most] = counts.get((link, most), 0) + 1
+            counts[link, most] += 1
         most = link if match["what"] == "Cap" else None
     return [link_line(link, most, times) for (link, most), times in counts.items()]
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse ports of RDMA devices in `ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link`, `ibdev2netdev`.
+"""Parse ports of RDMA devices in `ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link`, `ibdev2netdev`,
+`mlxlink`.
 
 `/sys/class/infiniband` has the same data and more. These parsers are for files from the user.
 """
@@ -24,6 +25,11 @@ _NETDEV = re.compile(
 )
 _GONE = re.compile(r"^ibpanic: .*IB device '(?P<name>[\w.-]{1,64})' failed")
 _FIELD = re.compile(r"^\s+(?P<label>[A-Za-z_][A-Za-z_ ]*):\s(?P<value>.*)$")
+_MLXLINK = re.compile(r"\bmlxlink\b.*? -d +(?P<name>[\w.:/-]{1,64})|^Operational Info")
+_MLXLINK_FIELD = re.compile(
+    r"^(?P<label>State|Physical state|Speed|Width|Recommendation) *: (?P<value>.*)$"
+)
+_LANES = {"SDR": 2.5, "DDR": 5, "QDR": 10, "FDR": 14, "EDR": 25, "HDR": 50, "NDR": 100, "XDR": 200}
 _STATES = {"INITIALIZING": "INIT", "INITIALIZE": "INIT"}
 _PHYSICAL = re.compile(r"[^A-Za-z]")
 
@@ -77,10 +83,10 @@ def phys_name(text: str) -> str | None:
 
 
 def parse_rdma_ports(text: str) -> RdmaPorts:
-    """Parse outputs of `ibstat`, `ibstatus`, `ibv_devinfo` and `rdma link` in one text."""
-    ports: list[RdmaPortState] = []
+    """Parse outputs of `ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link`, `mlxlink` in one text."""
+    ports = _mlxlink_ports(text)
     device, firmware, first, unread = "", None, 0, 0
-    in_port = False
+    in_port, foreign = False, bool(ports)
     for number, line in lines_of(text):
         if (match := _IBSTAT_CA.match(line) or _DEVINFO.match(line)) is not None:
             device, firmware, in_port = match["name"], None, False
@@ -110,13 +116,44 @@ def parse_rdma_ports(text: str) -> RdmaPorts:
             elif in_port:
                 _put(ports[-1], label, value)
         else:
-            unread += 1
+            unread += not foreign
         first = first or (number if ports else 0)
     return RdmaPorts(ports, first, unread)
 
 
 def _any_port(line: str) -> re.Match[str] | None:
     return _IBSTAT_PORT.match(line) or _DEVINFO_PORT.match(line)
+
+
+def _mlxlink_ports(text: str) -> list[RdmaPortState]:
+    """Return the port of each output of mlxlink. Only a command line before it names its device."""
+    ports: list[RdmaPortState] = []
+    asked = ""
+    for _, line in lines_of(text):
+        if (match := _MLXLINK.search(line)) is not None:
+            if not match["name"]:
+                name = asked or f"port of output {len(ports) + 1}"
+                ports.append(RdmaPortState(name=name, port=1))
+            asked = match["name"] or ""
+        elif ports and not asked and (match := _MLXLINK_FIELD.match(line)) is not None:
+            _put_mlxlink(ports[-1], match["label"], match["value"].strip())
+    return ports
+
+
+def _put_mlxlink(port: RdmaPortState, label: str, value: str) -> None:
+    match label:
+        case "State":
+            port.state = "ACTIVE" if value == "Active" else "DOWN"
+        case "Physical state":
+            port.phys_state = value
+        case "Speed":
+            port.link_layer = {"IB": "InfiniBand"}.get(value[:2])
+            lane = _LANES.get(value.removeprefix("IB-"))
+            port.rate_gbit_per_s = real(value) if lane is None else lane
+        case "Width" if port.link_layer == "InfiniBand" and port.rate_gbit_per_s:
+            port.rate_gbit_per_s *= whole(value) or 1
+        case "Recommendation" if port.state == "DOWN":
+            port.phys_state = f"{port.phys_state} ({value[:120]})"
 
 
 def _put(port: RdmaPortState, label: str, value: str) -> None:
