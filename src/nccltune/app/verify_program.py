@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from nccltune.app.env import conflicts, deployment
+from nccltune.app.env import PLUGIN, conflicts, deployment, record_deployment
 from nccltune.app.measuring import STOPPED_BY
 from nccltune.app.program_run import (
     REACH,
@@ -21,7 +21,6 @@ from nccltune.app.program_run import (
     ProgramStart,
     run_program,
 )
-from nccltune.app.record_env import PLUGIN, record_deployment
 from nccltune.app.study import config_of, saving
 from nccltune.app.workload import sent_twice
 from nccltune.formats.tuner_config.csv_rules import config_hash
