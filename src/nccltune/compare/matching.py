@@ -4,7 +4,13 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from nccltune.compare.runs import FactDifference, MeasuredRun, MeasuredTest, scale_text
+from nccltune.compare.runs import (
+    FactDifference,
+    MeasuredRun,
+    MeasuredTest,
+    may_be_one_scale,
+    scale_text,
+)
 
 _LOOSENED: list[tuple[str, ...]] = [
     (),
@@ -30,6 +36,8 @@ class PairedTests(NamedTuple):
             for name in ("registered", "graph")
         }
         scales = dict.fromkeys(scale_text(test.scale) for test in (self.first, self.second))
+        if self.one_scale:  # the number of nodes is of one side
+            scales = dict.fromkeys([min(scales, key=len)])
         title = self.first._replace(**kept).title
         return title.replace(scale_text(self.first.scale), " and ".join(scales))
 
@@ -43,9 +51,18 @@ class PairedTests(NamedTuple):
             if name != "registered" or self.first.graph == self.second.graph
         ]
 
+    @property
+    def one_scale(self) -> bool:
+        """Return whether nothing shows that the scales of the tests differ."""
+        return may_be_one_scale(self.first.scale, self.second.scale)
+
     def _different(self) -> list[tuple[str, object, object]]:
         values = zip(self.first._fields, self.first, self.second, strict=True)
-        return [(name, one, other) for name, one, other in values if one != other]
+        return [
+            (name, one, other)
+            for name, one, other in values
+            if one != other and not (name == "scale" and self.one_scale)
+        ]
 
 
 def _words(value: object) -> str:

@@ -4,6 +4,7 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import msgspec
@@ -190,7 +191,8 @@ def fact_differences(
 ) -> list[FactDifference]:
     """Return the facts that all show and that differ; limits of the choice also of one side."""
     one, other = _subject(first), _subject(second)
-    if {run.scale for run in first} == {run.scale for run in second}:
+    scales = [{run.scale for run in side} for side in (first, second)]
+    if scales[0] == scales[1] or all(may_be_one_scale(*pair) for pair in product(*scales)):
         # Equal scales count as one, also if the number of nodes is unknown.
         one, other = (side._replace(nodes=0, ranks=0) for side in (one, other))
     varied = _varied(first) | _varied(second)
@@ -214,7 +216,9 @@ def fact_differences(
 def facts_not_shown(first: Sequence[MeasuredRun], second: Sequence[MeasuredRun]) -> list[str]:
     """Return the names of the facts that at least one side does not show, but of buffers."""
     missing = missing_facts(_subject(first)) | missing_facts(_subject(second))
-    return [text for text, name in FACTS_COMPARED.items() if name in missing]
+    found = [text for text, name in FACTS_COMPARED.items() if name in missing]
+    nodes = [{run.scale[0] for run in side} for side in (first, second)]
+    return found + ["number of nodes"] * (nodes[0] != nodes[1] and None in nodes[0] | nodes[1])
 
 
 def _subject(runs: Sequence[MeasuredRun]) -> Subject:
@@ -306,6 +310,11 @@ def with_nominal_sizes(runs: Sequence[MeasuredRun]) -> list[MeasuredRun]:
 def _varied(runs: Sequence[MeasuredRun]) -> set[str]:
     settings = [set(run.facts.settings.items()) for run in runs]
     return {name for name, _ in settings[0].union(*settings) - settings[0].intersection(*settings)}
+
+
+def may_be_one_scale(one: ScaleShown, other: ScaleShown) -> bool:
+    """Return whether two scales are equal in ranks and, if both show them, in nodes."""
+    return one == other or (one[1] == other[1] is not None and None in (one[0], other[0]))
 
 
 def scale_text(scale: ScaleShown) -> str:

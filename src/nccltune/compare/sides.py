@@ -268,7 +268,7 @@ class _Series(msgspec.Struct):
     def bus_factors(self) -> tuple[float, float] | None:
         """Return bus bandwidth over bytes a second of both sides; None if the scale is one."""
         tests = self.pair.first, self.pair.second
-        if tests[0].scale == tests[1].scale:
+        if self.pair.one_scale:
             return None
         return tests[0].bandwidth(1000, 0.0), tests[1].bandwidth(1000, 0.0)
 

@@ -242,6 +242,23 @@ def test_two_scales_are_compared_by_bus_bandwidth() -> None:
     assert found.title == "all-reduce, 1 node, 8 ranks and 2 nodes, 16 ranks"
 
 
+@pytest.mark.parametrize(
+    ("scale", "one_scale"), [((None, 8), True), ((None, 16), False), ((2, 8), False)]
+)
+def test_a_number_of_nodes_that_one_side_shows_is_no_difference(
+    scale: tuple[int | None, int], one_scale: bool
+) -> None:
+    test = test_of()._replace(scale=scale)
+    first, second = run_of(RANDOM, 12, 0.002), run_of(RANDOM, 12, 0.002, test=test)
+    first, second = (
+        msgspec.structs.replace(run, scale=own) for run, own in ((first, (1, 8)), (second, scale))
+    )
+    found = compared([first], [second])
+    assert (found.differs == []) == (found.bus_factors is None) == one_scale
+    assert (found.title == "all-reduce, 8 ranks") == one_scale
+    assert ("number of nodes" in facts_not_shown([first], [second])) == (scale[0] is None)
+
+
 def test_placements_are_compared_across_if_the_sides_share_none() -> None:
     first = run_of(RANDOM, 12, 0.002, places=(False,))
     second = run_of(RANDOM, 12, 0.002, places=(True,), slowdown=lambda _: 1.5)

@@ -7,6 +7,7 @@ describes these formats.
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import pairwise
 from typing import BinaryIO
 
@@ -29,7 +30,7 @@ from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_report import FileKind, FlagKind
 from nccltune.formats.reading.pairs import rows_of_pairs
 from nccltune.formats.reading.runs import RunSamples
-from nccltune.formats.reading.table_header import header_of, with_title
+from nccltune.formats.reading.table_header import header_of, may_name_size, with_title
 from nccltune.formats.reading.titles import title_of
 from nccltune.formats.text.diffs import SIDES, added_lines, is_added, is_diff, sides_of_diff
 from nccltune.formats.text.lines import CHUNK_BYTES, encoding_of, line_blocks, visible
@@ -151,6 +152,7 @@ def read_blocks(blocks: Iterable[tuple[int, list[str]]], context: Context) -> It
         report.kind = FileKind.UNKNOWN
 
 
+@lru_cache(64)
 def _without_prefix(line: str) -> tuple[str, str]:
     """Return the name of the source process and the text of a line."""
     if not line.isascii():
@@ -303,7 +305,7 @@ class _TextReader:
     def _heads(self, text: str) -> bool:
         """Return whether the names of a table follow a line, or one more title below it."""
         lines = [_without_prefix(line)[1].lstrip("> ") for line in self.below if line.strip()]
-        return any(
+        return any(map(may_name_size, [text, *lines])) and any(
             header_of(with_title(line, above, lines[at + 1 :])) is not None
             for at, (above, line) in enumerate(pairwise([text, *lines[:2]]))
         )

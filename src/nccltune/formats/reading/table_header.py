@@ -8,6 +8,7 @@ role, and its values are never used.
 import re
 from collections.abc import Hashable, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from typing import NamedTuple
 
 from nccltune.formats.reading.foreign_names import has_foreign_name, in_english
@@ -64,6 +65,8 @@ MEASURED_NAME = re.compile(
 )
 _LEAST_KNOWN = 3
 _MOST_CHARACTERS = 4096
+# The lines and cells whose meaning is kept: each line is looked at as one and as one below others.
+_KEPT = 512
 _REPEAT = re.compile(
     r"\b(?:run|rep|repeat|round|iter\w*|trial|cycle|pass|date|time\w*|index|id|seq\w*|notes?|comments?)\b"
     r"|stamp|#$|%|util|power|temp|peak|gain|speed|share|bw|bandwidth|latency|_us\b|[(][um]s[)]",
@@ -284,15 +287,19 @@ class DifferingColumns:
         return ""
 
 
+@lru_cache(_KEPT)
 def header_of(line: str) -> Header | None:
     """Return the header in `line`; None if it is not the header of a table of measurements."""
     if len(line) > _MOST_CHARACTERS:
         return None
-    if not (_HINT.search(line) or has_foreign_name(line)):
+    if not may_name_size(line):
         return None
     body = line.strip().removeprefix("#") if "\t" not in line else line
     for separator in separators_of(body):
-        columns = _with_only_time([column_of(cell) for cell in cells_of(body, separator)])
+        cells = cells_of(body, separator)
+        if separator == " " and not all(map(_may_be_known, cells)):
+            continue
+        columns = _with_only_time([column_of(cell) for cell in cells])
         header = Header(separator, columns)
         roles = header.roles
         runs = header.runs()
@@ -313,6 +320,18 @@ def header_of(line: str) -> Header | None:
             continue  # the units below a line of names
         return header
     return None
+
+
+@lru_cache(_KEPT)
+def may_name_size(line: str) -> bool:
+    """Return whether a line has a word that one of the columns of any table has."""
+    return _HINT.search(line) is not None or has_foreign_name(line)
+
+
+def _may_be_known(cell: str) -> bool:
+    """Return whether a cell of a header has a role, or may have one as that of a run."""
+    column = column_of(cell)
+    return bool(column.role or _heading_of(column)[1])
 
 
 def _with_only_time(columns: list[Column]) -> tuple[Column, ...]:
@@ -394,7 +413,9 @@ def with_title(line: str, title: str, below: Sequence[str] = (), unit: str = "")
 def _continued(line: str, below: Sequence[str]) -> str:
     """Return the names of columns that take two lines as one line; any other line as it is."""
     after = next((each for each in below[:2] if not _RULE_OF_BARS.fullmatch(each)), "")
-    if not after.strip() or len(line) + len(after) > _MOST_CHARACTERS or _MANY_DIGITS.search(after):
+    if not after.strip() or len(line) + len(after) > _MOST_CHARACTERS:
+        return line
+    if not (may_name_size(line) or may_name_size(after)) or _MANY_DIGITS.search(after):
         return line
     bars = line.count("|")
     if bars and line.rstrip()[-1:] != "|" and "|" in after:
@@ -481,6 +502,7 @@ def _plain(text: str) -> str:
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
+@lru_cache(_KEPT)
 def column_of(cell: str) -> Column:
     """Return the column that a cell of a header names."""
     text, unit, placement = cell, "", ""
