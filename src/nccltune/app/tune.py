@@ -12,6 +12,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from nccltune.analyze.timings import SortedSamples
+from nccltune.app.analyze import stored_analysis
 from nccltune.app.job_levers import job_levers
 from nccltune.app.study import OpenStudy, open_study, platform_with_hardware, saving
 from nccltune.app.workload import recorded
@@ -32,12 +33,16 @@ from nccltune.workload.table import Workload
 
 
 class SavedTuning(NamedTuple):
-    """A tuning, its configuration, errors of writing, and which timings no rule can be made of."""
+    """A tuning, its configuration, errors of writing, and which timings no rule can be made of.
+
+    `models` has what `analyze` found of NCCL's own model where a rule is.
+    """
 
     tuning: Tuning
     config: Path
     unsaved: list[UnwritableError]
     left_out: Sequence[str] = ()
+    models: Sequence[str] = ()
 
 
 def tune_path(
@@ -54,7 +59,14 @@ def tune_path(
         with saving(unsaved, config):
             tuning = save_tuning(opened.study, tuning, config)
     left_out = _left_out(opened.samples)
-    return SavedTuning(tuning, config or opened.study.config_path, unsaved, left_out)
+    analysis, _ = stored_analysis(opened)
+    ruled = {(group.collective, group.scale) for group in tuning.groups if group.rules}
+    models = [
+        f"{item.title}: {item.model.sentence}"
+        for item in (analysis.conditions if analysis else ())
+        if item.model and (item.condition.collective, item.condition.scale) in ruled
+    ]
+    return SavedTuning(tuning, config or opened.study.config_path, unsaved, left_out, models)
 
 
 def _left_out(samples: SortedSamples) -> list[str]:

@@ -13,6 +13,7 @@ from nccltune.doctor.result import RuleResult
 from nccltune.model.finding import FindingKind
 from nccltune.model.rule import RuleState
 from nccltune.model.sample import SCHEMA_VERSION
+from nccltune.reference.placement import SystemFigure
 from nccltune.report.words import no_shapes
 
 Tone = Literal["gain", "right", "unknown"]
@@ -299,6 +300,19 @@ class Checks(msgspec.Struct, frozen=True):
     findings: list[RuleResult]
 
 
+class PublishedRow(msgspec.Struct, frozen=True):
+    """Where the default of a collective is among published systems that are alike by `rule`.
+
+    `sentences` are on its bandwidth at `bytes` and its latency; `systems` have those bandwidths.
+    """
+
+    title: str
+    sentences: list[str]
+    rule: str
+    bytes: int
+    systems: list[SystemFigure]
+
+
 class Report(msgspec.Struct, frozen=True):
     """The whole report, in reading order.
 
@@ -325,6 +339,7 @@ class Report(msgspec.Struct, frozen=True):
     rules_note: str = ""
     proof: ProofReport | None = None
     checks: Checks | None = None
+    published: list[PublishedRow] = []
     schema_version: int = SCHEMA_VERSION
 
     @property

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from nccltune.model.numbers import percent_text, size_form
+from nccltune.model.numbers import percent_text, significant, size_form
 from nccltune.model.rule import RuleState
 from nccltune.model.sizes import format_bytes
 from nccltune.report import remarks, words
@@ -66,6 +66,7 @@ def render(report: Report) -> str:
         "sms": _sms,
         "time": lambda value: "–" if value is None else words.time_text(value, "µs"),
         "percent": percent_text,
+        "figure": significant,
         "sentence": lambda text: words.sentence(typeset(text)),
         "typeset": typeset,
         "pieces": pieces,
