@@ -65,8 +65,8 @@ def main() -> None:
 
 
 def cold(file: Path, nodes: int) -> None:
-    expecting._node_routes.cache_clear()
-    expecting._search.cache_clear()
+    expecting.cached_routes.cache_clear()
+    expecting.cached_search.cache_clear()
     expect(load_topology(file), nodes=nodes)
 
 

@@ -27,13 +27,14 @@ from nccltune.model.platform import Platform
 from nccltune.model.scale import Scale
 from nccltune.model.topology import Topology
 from nccltune.reference.alike import SystemShown, gpu_class, rule_text
-from nccltune.reference.causes import LARGE_BYTES, causes, limiting_settings
+from nccltune.reference.causes import LARGE_BYTES, causes, limiting_settings, network_causes
 from nccltune.reference.curves import (
     ReferenceCurve,
     add_curves,
     published_curves,
     read_curves,
 )
+from nccltune.reference.nodes import is_whole_board, usual_node
 from nccltune.reference.placement import Placement, Verdict, exceeds, latency_size, place
 from nccltune.study.files import Study
 from nccltune.topology.files.load import load_topology
@@ -50,6 +51,8 @@ _FAR_BELOW, _NEAR = 0.6, 0.8
 _UNKNOWN_RATE = 10_000
 """The Mbit/s that NCCL writes for a NIC of unknown speed."""
 _FEW_NODES = 16
+_OF_DEVICES = ("NCCL_IB_HCA", "NCCL_TOPO_FILE")
+"""Settings that name devices, which the usual node does not have."""
 _STEADY_BYTES, _FALL = 1 << 20, 0.25
 _LARGE = 1 << 30
 
@@ -87,7 +90,8 @@ class PlacedTest(msgspec.Struct, frozen=True, kw_only=True):
 
     `rule` is empty if no system can be like the run. `missing` names facts that the user must
     state. `placement` is None without the number of ranks. `doubts` are remarks on the file and its
-    curve. `model` decides nothing.
+    curve. `model` decides nothing. `assumed_node` names the node of ceiling and model if the run
+    has no topology; then the ceiling decides nothing either.
     """
 
     run: str
@@ -101,6 +105,7 @@ class PlacedTest(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
     placement: Placement | None
     limits: list[PhysicalLimit]
+    assumed_node: str | None
     model: ModelFigures | None
     wrong: int
     causes: list[str]
@@ -282,7 +287,7 @@ def _placed_test(
         nic_gbps_per_gpu=per_gpu,
         limited=bool(limiting),
     )
-    placement, limits, model = None, [], None
+    placement, limits, model, assumed = None, [], None, None
     if ranks is not None:
         doubts += _dips(item, ranks)
         placement = place(system, test.collective, item.times_us, curves)
@@ -290,10 +295,22 @@ def _placed_test(
         found = [
             _nic_limit(nics, system, test.collective, size, busbw),
         ]
+        platform = _platform(facts)
+        if topology is None and not stand_in:
+            topology = _usual_node(system, nics, facts)
+            assumed = None if topology is None else topology.source
+            settings = {x: y for x, y in facts.settings.items() if x not in _OF_DEVICES}
+            platform = replace(platform, settings=settings)
         if topology is not None and nodes is not None and test.collective.tuned:
-            platform, scale = _platform(facts), Scale(nodes, ranks)
-            found.append(_ceiling(topology, platform, scale, test.collective, size, busbw))
-            model = _model(item, topology, platform, scale)
+            scale = Scale(nodes, ranks)
+            ceiling = _ceiling(topology, platform, scale, test.collective, size, busbw)
+            if assumed is None:
+                found.append(ceiling)
+                model = _model(item, topology, platform, scale)
+            elif ceiling is not None and ceiling.share <= 1:
+                # A faster run is of another node.
+                found.append(replace(ceiling, decides=False))
+                model = _model(item, topology, platform, scale)
         limits = [limit for limit in found if limit is not None]
     return PlacedTest(
         run=item.run.name,
@@ -307,6 +324,7 @@ def _placed_test(
         rule="" if stand_in else rule_text(system, limiting),
         placement=placement,
         limits=limits,
+        assumed_node=assumed if model or any(x.name == "ceiling" for x in limits) else None,
         model=model,
         causes=causes(
             facts,
@@ -318,6 +336,23 @@ def _placed_test(
         wrong=item.run.left_out.get("wrong results", 0),
         doubts=doubts,
     )
+
+
+def _usual_node(
+    system: SystemShown, nics: NodeNics | None, facts: PlatformFacts
+) -> Topology | None:
+    """Return the usual node of a run without a topology; None where the run may have another."""
+    each = system.gpus_per_node
+    if not (system.gpu and each and is_whole_board(system.gpu, each)):
+        return None
+    if system.nodes == 1:
+        nics = NodeNics(0, 0)
+    elif nics is None or any(network_causes(facts, nics.number)):
+        return None
+    try:
+        return usual_node(system.gpu, gpus=int(each), nics=nics.number, gbit_per_s=nics.gbit_per_s)
+    except InputError:
+        return None
 
 
 def _dips(item: _MergedCurve, ranks: int) -> list[str]:

@@ -10,14 +10,17 @@ import msgspec
 import nccltune
 from nccltune.analyze.result import Analysis
 from nccltune.app.analyze import analyze_study, stored_analysis
+from nccltune.app.compare import read_runs
+from nccltune.app.compare_reference import ReferenceRequest, compare_with_reference
 from nccltune.app.reproduce import measure_again
 from nccltune.app.study import OpenStudy, open_study, saving
 from nccltune.app.tune import tune_study, verify_command
 from nccltune.app.workload import WorkloadSummary, show_workload
 from nccltune.doctor.result import Examination
+from nccltune.formats.reading.context import ReadOptions
 from nccltune.formats.reading.file_report import ImportRecord
 from nccltune.formats.tuner_config.csv_rules import config_hash
-from nccltune.model.errors import InputError, UnwritableError
+from nccltune.model.errors import InputError, NccltuneError, UnwritableError
 from nccltune.model.numbers import counted
 from nccltune.prove.job import job_of
 from nccltune.prove.result import Proof
@@ -26,6 +29,7 @@ from nccltune.report.build import build
 from nccltune.report.data import (
     Checks,
     Commands,
+    PublishedRow,
     Report,
     WorkloadGroup,
     WorkloadReport,
@@ -107,7 +111,28 @@ def _parts(path: Path) -> ReportParts:
         checks=_checks(study),
         workload=None if tuning.worth is None else _workload(tuning.worth, sent),
     )
+    try:
+        report = msgspec.structs.replace(report, published=_published(path))
+    except NccltuneError as error:
+        warnings.append(f"not placed among published systems: {error}")
     return ReportParts(report, analysis, tuning, warnings, sent)
+
+
+def _published(path: Path) -> list[PublishedRow]:
+    """Return the study's defaults among published systems, where any is alike."""
+    runs = read_runs([path], ReadOptions(study="report", comparing=True)).runs
+    placed = compare_with_reference(path, runs, ReferenceRequest(), [])
+    return [
+        PublishedRow(
+            title=printable(test.title),
+            sentences=[one.sentence for one in (found.bandwidth, found.latency) if one is not None],
+            rule=test.rule,
+            bytes=found.bandwidth.bytes,
+            systems=[*found.bandwidth.systems, *found.bandwidth.faults],
+        )
+        for test in placed.tests
+        if (found := test.placement) is not None and found.bandwidth.systems
+    ]
 
 
 def report_path(path: Path, page: Path | None = None, *, save: bool) -> SavedReport:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from nccltune.analyze.timings import SortedSamples
+from nccltune.app.analyze import stored_analysis
 from nccltune.app.importing import studied
 from nccltune.app.job_levers import job_levers
 from nccltune.app.study import OpenStudy, open_study, platform_with_hardware, saving
@@ -38,6 +39,7 @@ class SavedTuning(NamedTuple):
 
     `config` is None if there is no study to write it into and no other file was named; `imported`
     is what was read of an input that is no study.
+    `models` has what `analyze` found of NCCL's own model where a rule is.
     """
 
     tuning: Tuning
@@ -45,6 +47,7 @@ class SavedTuning(NamedTuple):
     unsaved: list[UnwritableError]
     left_out: Sequence[str] = ()
     imported: Imported | None = None
+    models: Sequence[str] = ()
 
 
 def tune_path(
@@ -62,7 +65,15 @@ def tune_path(
         if save and target is not None:
             with saving(unsaved, config):
                 tuning = save_tuning(opened.study, tuning, config)
-    return SavedTuning(tuning, target, unsaved, _left_out(opened.samples), given.imported)
+        analysis, _ = stored_analysis(opened)
+    ruled = {(group.collective, group.scale) for group in tuning.groups if group.rules}
+    models = [
+        f"{item.title}: {item.model.sentence}"
+        for item in (analysis.conditions if analysis else ())
+        if item.model and (item.condition.collective, item.condition.scale) in ruled
+    ]
+    left_out = _left_out(opened.samples)
+    return SavedTuning(tuning, target, unsaved, left_out, given.imported, models)
 
 
 def _left_out(samples: SortedSamples) -> list[str]:

@@ -54,6 +54,7 @@ def placed_line(found: ReferenceCompared) -> str:
     parts = []
     for test in found.tests:
         words = [f"{limit.name}: {limit.sentence}" for limit in test.limits]
+        words += [f"assumed: {_assumed(test)}"] if test.assumed_node else []
         if test.placement is not None:
             words = [test.placement.bandwidth.sentence, *test.placement.by_rate, *words]
         words += [test.model.sentence] if test.model is not None else []
@@ -80,6 +81,7 @@ def _lines(test: PlacedTest) -> list[tuple[str, str, str]]:
         if limit is test.decisive:
             label = _LABELS[Verdict.LOW if test.is_low else Verdict.BETWEEN]
         lines.append((*label, limit.sentence))
+    lines += [("assumed", "", _assumed(test))] if test.assumed_node else []
     lines += [("model", "", test.model.sentence)] if test.model is not None else []
     lines += [("needed", "", _asked(test))] if test.asked else []
     lines += [("wrong", "red", _wrong(test))] if test.wrong else []
@@ -96,6 +98,10 @@ def _system(test: PlacedTest) -> str:
     parts += [f"{test.nics} a node"] if test.nics else []
     parts += [f"NCCL {test.nccl}"] if test.nccl else []
     return " · ".join(parts)
+
+
+def _assumed(test: PlacedTest) -> str:
+    return f"{test.assumed_node}, for ceiling and model; --topology FILE has the real one"
 
 
 def _wrong(test: PlacedTest) -> str:

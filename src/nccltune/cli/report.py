@@ -98,6 +98,8 @@ def show(parts: ReportParts) -> None:
         hanging(out, (f"{fact.label.split(' ')[0].lower():<11}", "dim"), 11, words)
     out.print()
     show_analysis(parts.analysis, out)
+    for row in report.published:
+        hanging(out, ("published  ", "dim"), 11, f"{row.title}: {'; '.join(row.sentences)}")
     for step in report.check_first:
         hanging(out, ("check      ", "dim"), 11, step)
     out.print()

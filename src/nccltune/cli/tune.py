@@ -68,6 +68,8 @@ def show_result(found: SavedTuning, study: Path, wrote: str) -> None:
     show_tuning(tuning)
     if tuning.worth is not None:
         show_worth(worth_lines(tuning.worth), stdout())
+    for words in found.models:
+        hanging(stdout(), "model      ", 11, words, "dim")
     for words in found.left_out:
         hanging(stdout(), "left out   ", 11, words, "dim")
     stdout().print(f"{wrote} ({counted_rules(tuning)}). {left_alone_words(tuning)}".rstrip())

@@ -10,19 +10,18 @@ from nccltune.model.errors import InputError
 from nccltune.model.topology import Dialect, Topology
 from nccltune.predict.constants import rules_of
 from nccltune.topology.flows.domain import is_tray
-from nccltune.topology.flows.expect import check_nvlink
+from nccltune.topology.flows.expect import cached_routes, cached_search, check_nvlink
 from nccltune.topology.flows.settings import READ, FlowSettings, flow_settings
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.fill_in import filled
 from nccltune.topology.hardware.links import Link, LinkKind
 from nccltune.topology.hardware.subset import first_gpus, only_nics
-from nccltune.topology.nccl_model.routes import NodeRoutes, node_routes
+from nccltune.topology.nccl_model.routes import NodeRoutes
 from nccltune.topology.nccl_model.search import (
     CollnetSearched,
     Searched,
     SearchResult,
     nvls_channels,
-    search,
     search_collnet,
     search_nvls,
 )
@@ -223,15 +222,13 @@ class _Case(msgspec.Struct, frozen=True):
         return 2 if self.several else 1
 
 
-@functools.lru_cache(maxsize=_KEPT)
 def _routes(case: _Case) -> NodeRoutes:
-    return node_routes(case.topology, case.settings.path, version=case.version)
+    return cached_routes(case.topology, case.settings.path, case.version)
 
 
-@functools.lru_cache(maxsize=_KEPT)
 def _search(case: _Case) -> Searched:
-    cross_nic = case.settings.cross_nic
-    return search(_routes(case), nodes=case.nodes, cross_nic=cross_nic, version=case.version)
+    path, cross_nic = case.settings.path, case.settings.cross_nic
+    return cached_search(case.topology, path, case.version, case.nodes > 1, cross_nic)
 
 
 @functools.lru_cache(maxsize=_KEPT)

@@ -54,7 +54,7 @@ def causes(
     """Return sentences on what can make the run slow; no guesses, only what it shows."""
     found: list[str] = []
     if nodes != 1:
-        found += _network(facts, gpus if nodes is None else -(-gpus // nodes))
+        found += network_causes(facts, gpus if nodes is None else -(-gpus // nodes))
     for name, values in _OFF.items():
         value = facts.settings.get(name)
         unused = _BETWEEN_NODES if nodes == 1 else _WITHIN_NODES if nodes == gpus else ()
@@ -77,7 +77,8 @@ def causes(
     return list(dict.fromkeys(found))
 
 
-def _network(facts: PlatformFacts, gpus_per_node: int) -> Iterator[str]:
+def network_causes(facts: PlatformFacts, gpus_per_node: int) -> Iterator[str]:
+    """Yield what makes the network between nodes slow: TCP, or fewer NICs than GPUs."""
     if (facts.network or "").lower() == "socket":
         yield "the log shows NET/Socket: TCP between the nodes, no RDMA"
         return

@@ -25,7 +25,7 @@ def usual_node(gpu: str, *, gpus: int, nics: int, gbit_per_s: float) -> Topology
     >>> usual_node("NVIDIA H100 80GB HBM3", gpus=8, nics=8, gbit_per_s=400).source
     'the usual node of 8 x H100-SXM5 with 8 NICs of 400 Gbit/s'
     """
-    groups = max(1, min(gpus, nics))
+    groups = min(gpus, nics) or gpus
     if gpus % groups or nics % groups:
         raise InputError(f"{nics} NICs cannot be shared evenly by {gpus} GPUs", where="--nics")
     words = set(re.split(r"[^A-Z0-9]+", gpu.upper()))
@@ -39,9 +39,18 @@ def usual_node(gpu: str, *, gpus: int, nics: int, gbit_per_s: float) -> Topology
             f"no usual node of {gpus} x {gpu} is known",
             hint="name the machine's file: --topology topo.xml (NCCL_TOPO_DUMP_FILE)",
         )
-    source = f"the usual node of {gpus} x {name} with {nics} NICs of {gbit_per_s:g} Gbit/s"
+    ports = f" with {nics} NICs of {gbit_per_s:g} Gbit/s" if nics else ""
+    source = f"the usual node of {gpus} x {name}{ports}"
     node = filled(Topology(source=source, dialect=Dialect.NCCL, cpus=cpus))
     return msgspec.structs.replace(node, assumed=())
+
+
+def is_whole_board(gpu: str, gpus: float) -> bool:
+    """Return whether a run on `gpus` GPUs of a node has all of its usual board: 8, of GH200 4.
+
+    4 of other GPUs may be a board of their own, or a half of one with NVSwitches.
+    """
+    return gpus == (4 if "GH200" in gpu.upper() else 8)
 
 
 def _is(model: GpuModel, words: set[str]) -> bool:
@@ -72,6 +81,9 @@ def _board(
     model: GpuModel, gpus: int, nics: int, gbit_per_s: float, groups: int
 ) -> tuple[Cpu, ...]:
     speed = _SPEEDS[max(least for least in _SPEEDS if least <= model.sm)]
+    if model.sm < 90:
+        # On boards of V100 and A100, two GPUs share a switch.
+        groups = min(groups, max(1, gpus // 2))
     switches = []
     for group in range(groups):
         below = [

@@ -13,6 +13,7 @@ from nccltune.doctor.result import RuleResult
 from nccltune.model.finding import FindingKind
 from nccltune.model.rule import RuleState
 from nccltune.model.sample import SCHEMA_VERSION
+from nccltune.reference.placement import SystemFigure
 from nccltune.report.words import no_shapes
 from nccltune.report.worth import WorthLine
 
@@ -332,6 +333,19 @@ class WorkloadReport(msgspec.Struct, frozen=True):
     groups: list[WorkloadGroup] = []
 
 
+class PublishedRow(msgspec.Struct, frozen=True):
+    """Where the default of a collective is among published systems that are alike by `rule`.
+
+    `sentences` are on its bandwidth at `bytes` and its latency; `systems` have those bandwidths.
+    """
+
+    title: str
+    sentences: list[str]
+    rule: str
+    bytes: int
+    systems: list[SystemFigure]
+
+
 class Report(msgspec.Struct, frozen=True):
     """The whole report, in reading order.
 
@@ -359,6 +373,7 @@ class Report(msgspec.Struct, frozen=True):
     proof: ProofReport | None = None
     checks: Checks | None = None
     workload: WorkloadReport | None = None
+    published: list[PublishedRow] = []
     schema_version: int = SCHEMA_VERSION
 
     @property

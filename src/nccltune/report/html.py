@@ -67,6 +67,7 @@ def render(report: Report) -> str:
         "percent": percent_text,
         "share": share_text,
         "number": lambda value: significant(value) if value < 1000 else f"{value:,.0f}",
+        "figure": significant,
         "sentence": lambda text: words.sentence(typeset(text)),
         "typeset": typeset,
         "pieces": pieces,

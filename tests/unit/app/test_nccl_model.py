@@ -111,6 +111,20 @@ def test_explain_of_one_size_of_a_study(tmp_path: Path, cli: Cli) -> None:
     assert "cost model" not in cli("explain", study, "--sizes", "4M").out
 
 
+def test_tune_names_the_model_beside_rules_once_the_study_is_analyzed(
+    tmp_path: Path, cli: Cli
+) -> None:
+    study = str(tmp_path / "s")
+    shutil.copytree(RECORDING, study)
+    assert "cost model" not in cli("tune", study).out
+    cli("analyze", study, code=None)
+    lines = cli("tune", study).out.splitlines()
+    shown = [line for line in lines if "cost model" in line]
+    assert [line.partition(":")[0].split("   ")[0] for line in shown] == ["model", "model"]
+    assert not any("all-reduce" in line for line in shown), "it has no rule"
+    assert "all-gather, 1 node, 4 ranks: NCCL's own cost model (2.28.9) is within 10 %" in shown[1]
+
+
 def analyzed(**changed: object) -> ConditionAnalysis:
     """Return the all-reduce of the recording, its condition changed."""
     found = analyze_study(open_study(RECORDING, curves=True)).analysis.conditions[0]

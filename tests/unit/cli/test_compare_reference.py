@@ -39,7 +39,7 @@ def h100_log(folder: Path, gb_per_s: float, hosts: int = 2, command: str = "") -
 def test_a_low_figure_comes_first_with_what_it_is_compared_with(cli: Cli) -> None:
     out, err = cli("compare", LOW, "--nics", "8x400", code=1)
     lines = out.splitlines()
-    assert lines[:5] == [
+    assert lines[:4] + lines[7:8] == [
         "test       all-reduce, 2 nodes, 16 ranks (run.txt)",
         "system     2 x 8 NVIDIA H100 80GB HBM3 · 8 x 400 Gbit/s a node · NCCL 2.30.7",
         "low        223 GB/s at 512 MiB: below all 3 published systems like it, 34 % below the"
@@ -136,7 +136,69 @@ def test_nccls_own_model_is_named_beside_and_decides_nothing(tmp_path: Path, cli
     ) in cli("compare", log, "--topology", TOPOLOGY, code=None).out
     out = cli("compare", log, "--topology", TOPOLOGY, "--oneline", code=1).out
     assert "; NCCL's own cost model (2.28.3), no verdict" in out
-    assert "cost model" not in cli("compare", log, "--nics", "8x400", code=1).out
+
+
+def test_a_run_without_a_topology_has_the_usual_node_which_decides_nothing(
+    tmp_path: Path, cli: Cli
+) -> None:
+    words = "-x NCCL_IB_HCA=mlx5 all_reduce_perf -b 1K -e 4G -f 4\n"
+    log = h100_log(tmp_path, 90, hosts=2, command=words)
+    (test,) = cli("compare", log, "--nics", "8x400", "--json", code=1).document["tests"]
+    node = "the usual node of 8 x H100-SXM5 with 8 NICs of 400 Gbit/s"
+    assert test["assumed_node"] == node
+    ceiling = test["limits"][1]
+    assert (ceiling["name"], ceiling["decides"]) == ("ceiling", False)
+    assert 487 < ceiling["gb_per_s"] < 560
+    low, high = test["model"]["expected_gb_per_s"]
+    assert low < 430 < 487 < high
+    lines = cli("compare", log, "--nics", "8x400", code=1).out.splitlines()
+    assert f"assumed    {node}, for ceiling and model; --topology FILE has the real one" in lines
+    (line,) = cli("compare", log, "--nics", "8x400", "--oneline", code=1).out.splitlines()
+    assert f"; assumed: {node}" in line
+    assert f"(expected {low:.0f} to {high:.0f})" in line
+    shown = cli("compare", log, "--topology", TOPOLOGY, "--json", code=1).document["tests"][0]
+    assert shown["assumed_node"] is None
+
+
+def test_the_ceiling_of_one_usual_node_needs_no_nics(tmp_path: Path, cli: Cli) -> None:
+    out = cli("compare", h100_log(tmp_path, 470, hosts=1)).out
+    assert "\nassumed    the usual node of 8 x H100-SXM5, for ceiling" in out
+    assert "\nceiling    491 GB/s, 96 % of it reached" in out
+
+
+@pytest.mark.parametrize(
+    ("rate", "old", "new", "options"),
+    [
+        (390, "", "", ""),
+        (390, "H100 80GB HBM3", "H100 PCIe", "--nics 8x400"),
+        (390, "", "", "--nics 3x400"),
+        (560, "", "", "--nics 8x400"),
+        (30, "", "n0:1:1 [0] NCCL INFO Using network Socket\n", "--nics 8x400"),
+        (90, "", "-x NCCL_IB_HCA=mlx5_0,mlx5_1 all_reduce_perf -b 1K\n", "--nics 8x400"),
+    ],
+    ids=["no NICs", "cards", "uneven NICs", "faster than it", "sockets", "fewer NICs used"],
+)
+def test_where_the_node_may_be_another_one_nothing_is_said(
+    tmp_path: Path, cli: Cli, rate: float, old: str, new: str, options: str
+) -> None:
+    file = Path(h100_log(tmp_path, rate))
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace(old, new) if old else new + text, encoding="utf-8")
+    found = cli("compare", file, *options.split(), "--json", code=None).document["tests"]
+    for test in found:
+        assert (test["assumed_node"], test["model"]) == (None, None)
+        assert "ceiling" not in [limit["name"] for limit in test["limits"]]
+        assert any("NET/Socket" in cause for cause in test["causes"]) is ("Socket" in new)
+    assert found
+
+
+def test_four_gpus_may_be_half_a_board(tmp_path: Path, cli: Cli) -> None:
+    times = {1 << i: ((1 << i) / 200e3,) * 2 for i in range(26, 33)}
+    file = tmp_path / "run.txt"
+    file.write_text(nccl_tests_log(["a"], times, gpus=4), encoding="utf-8")
+    out = cli("compare", file, code=None).out
+    assert "test       all-reduce, 1 node, 4 ranks" in out
+    assert "ceiling" not in out
 
 
 def test_the_model_alone_gives_no_verdict(cli: Cli) -> None:

@@ -11,6 +11,7 @@ from nccltune.analyze import sort_samples
 from nccltune.app.report import commands
 from nccltune.app.study import OpenStudy
 from nccltune.cli import run
+from nccltune.examples import example
 from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.model.platform import Platform
 from nccltune.prove.job import JobProof
@@ -290,3 +291,44 @@ def test_an_edited_configuration_makes_the_proof_outdated(tmp_path: Path, cli: C
 def test_a_study_without_samples_is_an_error_with_a_hint(tmp_path: Path, cli: Cli) -> None:
     empty = study_of(tmp_path / "empty", [])
     assert "hint:  add measurements: nccltune import" in cli("report", empty.path, code=2).err
+
+
+def test_the_default_is_placed_among_published_systems_as_compare_does(
+    tmp_path: Path, cli: Cli
+) -> None:
+    study = example("h200x4-1-node")
+    report = cli("report", study, "--json").document
+    placed = cli("compare", study, "--json", code=None).document["tests"]
+    alike = [test for test in placed if test["placement"]["bandwidth"]["systems"]]
+    assert [row["title"] for row in report["published"]] == [test["title"] for test in alike]
+    (row,), bandwidth = report["published"], alike[0]["placement"]["bandwidth"]
+    assert row["sentences"][0] == bandwidth["sentence"]
+    assert row["systems"] == bandwidth["systems"]
+    page = tmp_path / "page.html"
+    cli("report", study, "-o", page)
+    section = page.read_text(encoding="utf-8").partition('<section id="published">')[2]
+    section = section.partition("</section>")[0].replace("\xa0", " ")
+    assert row["sentences"][0] in section
+    assert row["systems"][0]["sources"][0] in section
+    terminal = " ".join(cli("report", study, "--terminal").out.split())
+    assert row["sentences"][0] in terminal
+
+
+def test_without_a_system_that_is_alike_the_report_has_no_such_section(
+    study: Path, cli: Cli
+) -> None:
+    assert cli("report", study, "--json").document["published"] == []
+    cli("report", study)
+    assert 'id="published"' not in (study / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_damaged_reference_file_leaves_the_report_whole(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
+) -> None:
+    own = tmp_path / "nccltune" / "reference"
+    own.mkdir(parents=True)
+    (own / "lab.jsonl").write_text("{", encoding="utf-8")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    out, err = cli("report", study)
+    assert out.startswith(VERDICT)
+    assert "not placed among published systems: " in err

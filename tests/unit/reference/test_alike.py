@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which systems are alike, the usual node of a GPU, and what a run shows that can make it slow."""
 
+import re
+
 import pytest
 
 from nccltune.formats.reading.platform_facts import PlatformFacts
@@ -9,8 +11,9 @@ from nccltune.model.errors import InputError
 from nccltune.predict import predict
 from nccltune.reference.alike import SystemShown, gpu_class, node_range, unlike
 from nccltune.reference.causes import causes, limiting_settings
-from nccltune.reference.curves import ReferenceCurve
-from nccltune.reference.nodes import usual_node
+from nccltune.reference.curves import ReferenceCurve, published_curves
+from nccltune.reference.nodes import is_whole_board, usual_node
+from nccltune.topology.flows.expect import expect
 
 
 @pytest.mark.parametrize(
@@ -180,3 +183,42 @@ def test_rings_reach_what_the_nics_carry(
 def test_nodes_that_are_not_usual(gpu: str, gpus: int, nics: int, words: str) -> None:
     with pytest.raises(InputError, match=words):
         usual_node(gpu, gpus=gpus, nics=nics, gbit_per_s=400)
+
+
+def test_no_ceiling_of_a_usual_node_is_below_what_a_machine_of_its_kind_reached() -> None:
+    data = CEILINGS.read()
+    machines = {machine.name: machine for machine in data.machine}
+    checked = set()
+    for row in data.published:
+        machine = machines[row.machine]
+        model = re.search(r"\bG?[ABHV]\d{2,3}(?: PCIe)?\b", machine.name)
+        if not model or not is_whole_board(model[0], row.gpus or machine.gpus):
+            continue
+        nics = machine.nics if row.nodes > 1 else 0
+        try:
+            node = usual_node(model[0], gpus=machine.gpus, nics=nics, gbit_per_s=machine.nic_gbit)
+        except InputError:
+            continue
+        algorithm = {"NCCL_ALGO": row.algorithm} if row.algorithm else {}
+        settings = {**machine.settings, **algorithm}
+        found = expect(node, collective=row.collective, nodes=row.nodes, settings=settings)
+        assert found.busbw_gb_per_s >= row.busbw, row
+        checked.add(machine.name)
+    assert len(checked) > 15
+
+
+def test_no_ceiling_of_a_usual_node_is_below_a_curve_of_the_reference_set() -> None:
+    checked = set()
+    for curve in published_curves():
+        each, rate = curve.gpus // curve.nodes, curve.nic_gbps_per_gpu or 0.0
+        whole = is_whole_board(curve.gpu, curve.gpus / curve.nodes)
+        if not whole or not curve.collective.tuned or not (rate or curve.nodes == 1):
+            continue
+        node = usual_node(
+            curve.gpu, gpus=each, nics=each if curve.nodes > 1 else 0, gbit_per_s=rate
+        )
+        found = expect(node, collective=curve.collective, nodes=curve.nodes)
+        most = max(curve.busbw_at(size) or 0 for size, _ in (*curve.points, (1 << 33, 0)))
+        assert 0 < most <= found.busbw_gb_per_s, curve.system
+        checked.add(curve.system)
+    assert len(checked) > 12

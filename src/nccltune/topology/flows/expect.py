@@ -143,7 +143,7 @@ def expect(
     if ranks_per_node is not None:
         topology = first_gpus(topology, ranks_per_node)
     topology = only_nics(topology, chosen.nics)
-    node = _node_routes(topology, chosen.path, nccl_version)
+    node = cached_routes(topology, chosen.path, nccl_version)
     if nodes * len(node.gpus) < 2:
         raise InputError(
             "one rank has no peer to communicate with", hint="add --nodes 2, or more GPUs a node"
@@ -160,7 +160,7 @@ def expect(
     if nodes > 1 and not in_domain:
         _check_nics(topology, node)
     several = nodes > 1 and not in_domain
-    found = _search(topology, chosen.path, nccl_version, several, chosen.cross_nic)
+    found = cached_search(topology, chosen.path, nccl_version, several, chosen.cross_nic)
     sm = min(gpu.sm for gpu in node.gpus)
     groups = 1 if in_domain else nodes
     channels = found.connected_channels(
@@ -207,12 +207,15 @@ def expect(
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _node_routes(topology: Topology, settings: PathSettings, version: Version | None) -> NodeRoutes:
+def cached_routes(
+    topology: Topology, settings: PathSettings, version: Version | None
+) -> NodeRoutes:
+    """Return the cached routes of a node."""
     return node_routes(topology, settings, version=version)
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _search(
+def cached_search(
     topology: Topology,
     settings: PathSettings,
     version: Version | None,
@@ -220,7 +223,7 @@ def _search(
     cross_nic: int,
 ) -> Searched:
     """Return the cached search result, which is the same for all numbers of nodes above one."""
-    node = _node_routes(topology, settings, version)
+    node = cached_routes(topology, settings, version)
     return search(node, nodes=2 if several else 1, cross_nic=cross_nic, version=version)
 
 
