@@ -2,6 +2,7 @@
 """Which systems are alike, the usual node of a GPU, and what a run shows that can make it slow."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,9 @@ from nccltune.reference.causes import causes, limiting_settings
 from nccltune.reference.curves import ReferenceCurve, published_curves
 from nccltune.reference.nodes import is_whole_board, usual_node
 from nccltune.topology.flows.expect import expect
+from tests.programs import load_script
+
+CEILINGS = load_script(Path(__file__).parents[3] / "benchmarks" / "ceilings.py")
 
 
 @pytest.mark.parametrize(
