@@ -29,6 +29,7 @@ from nccltune.formats.nccl_tests.process_logs import read_process_logs
 from nccltune.formats.nccl_tests.rccl_results import read_rccl_results
 from nccltune.formats.nccl_tests.text import read_text
 from nccltune.formats.reading.collective_names import collective_of_title
+from nccltune.formats.reading.command_lines import version_of_text
 from nccltune.formats.reading.context import Context, Progress, Reader, ReadOptions
 from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind
 from nccltune.formats.reading.runs import RunSamples
@@ -263,6 +264,7 @@ def _prepare(file: BinaryIO, report: FileReport, context: Context) -> Reader | N
         return None
     text = head.decode(encoding_of(head[:4]), errors="replace")
     context.collective, context.unit = collective_of_title(text), measure_of(text)
+    context.nccl = version_of_text(text)
     try:
         report.kind = kind_of(head)
         if report.kind is FileKind.UNKNOWN and len(head) == HEAD_BYTES:

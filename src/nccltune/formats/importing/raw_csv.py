@@ -209,7 +209,9 @@ class _Rows:
             self.report.flag(FlagKind.NOTE, only_collective(context.collective), line)
         self._scale = scale_of_heading(heading), scale_of_heading(title)
         self.counts_rows = True
-        self._facts = PlatformFacts(conditions=(f"column {heading!r}",) if apart else None)
+        self._facts = PlatformFacts(
+            nccl=context.nccl, conditions=(f"column {heading!r}",) if apart else None
+        )
         self._labels: dict[Collective, Label] = {}
         options = context.options
         if options.choice is not None and header.roles & {"algorithm", "choice"}:

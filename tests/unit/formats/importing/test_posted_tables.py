@@ -11,7 +11,7 @@ import pytest
 
 from nccltune.app.compare import SidesCompared, compare_paths
 from nccltune.formats.importing.importer import import_files
-from nccltune.formats.importing.inputs import find_inputs
+from nccltune.formats.importing.inputs import find_inputs, read_inputs
 from nccltune.formats.reading.context import ReadOptions
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
@@ -167,6 +167,22 @@ SCALES = {
         {"1x8"},
     ),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_the_text_around_a_table_has_its_scale_and_version(raw: bool, tmp_path: Path) -> None:
+    names, cells = ("size", "time (us)"), (MIB, 90)
+    if raw:
+        names, cells = ("\u64cd\u4f5c", *names), ("AllReduce", *cells)
+    text = "NCCL version 2.18.3+cuda12, all-reduce\n\n\u4f7f\u7528 2 \u4e2aGPU\n"
+    path = tmp_path / "a.md"
+    path.write_text(text + markdown(names, cells), encoding="utf-8")
+    [batch] = [
+        each
+        for reading in read_inputs(find_inputs([path]), ReadOptions(study="made"))
+        for each in reading.batches()
+    ]
+    assert (batch.run.facts.nccl, [item.ranks for item in batch.samples]) == ("2.18.3", [2])
 
 
 @pytest.mark.parametrize("name", SCALES)
