@@ -113,7 +113,9 @@ _SCALE = re.compile(r"\d{1,6}[ _x-]{0,3}(?:[a-z]{1,3}\d{2,4}\w?|gpus?|ranks?|nod
 _COLLECTIVES = frozenset(item.value for item in Collective)
 _VALUE = re.compile(r"<.*>|-?\d{1,20}")
 _HINT = re.compile(
-    r"size|bytes|payload|algo|proto|coll|taille|tamanho|(?<![a-z])[kmg]i?b(?![a-z])", re.IGNORECASE
+    r"size|bytes|payload|algo|proto|coll|taille|tamanho|octets"
+    r"|(?<![a-z])(?:[kmg]i?b|msgs?|messages?)(?![a-z])|sz(?![a-z])",
+    re.IGNORECASE,
 )
 _PLACEMENT = re.compile(
     r"(?P<out>out[-_ ]?of[-_ ]?place|\boop\b|(?<=_)oop\b|\boop(?=_))"
