@@ -25,7 +25,7 @@ _NARROW = 66
 """On a terminal with fewer columns no table is printed, and a finding starts on its own line."""
 
 
-def show(found: AnalyzedInput, path: Path, collective: str | None) -> None:
+def show(found: AnalyzedInput, path: Path, collective: str | None = None) -> None:
     """Print the runs side by side, curves, findings, what was not read, and the next step.
 
     `collective` is the one that the user states.

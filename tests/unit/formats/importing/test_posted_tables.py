@@ -163,7 +163,7 @@ SCALES = {
             "All-reduce, 2 nodes, 16 ranks\n\n" + markdown(names, ("1M", 90), ("2M", 99)),
             {"2x16"},
         )
-        for names in (("Msg", "time (us)"), ("MsgSz", "avg us"), ("\u6570\u636e\u91cf", "\u65f6\u95f4 (us)"))
+        for names in (("Msg", "time (us)"), ("MsgSz", "avg us"), ("Octets", "\u65f6\u95f4 (us)"))
     },
     "a placeholder of hosts": (
         f"mpirun -np 8 -H xxx ./all_reduce_perf -b 1M -e 16M -f 4 -g 1\n{TABLE}",
