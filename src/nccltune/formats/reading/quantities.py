@@ -40,7 +40,8 @@ _SIMPLE = re.compile(r"[0-9]{1,15}(?:\.(?P<digits>[0-9]{1,12}))?")
 _COMMA = re.compile(r"[+-]?\d+,\d+")
 # A value with its spread: `12.3 \u00b1 0.4 us`, `12.3us (+/- 2 %)`.
 _SPREAD = re.compile(
-    r"(?P<value>[^(\u00b1]+?)\s*\(?(?:\u00b1|\+/-)\s*[\d.,]+(?:[eE][+-]?\d+)?\s*(?P<unit>[^\d()]*)\)?"
+    r"(?P<value>[^(\u00b1]{1,40}?)\s{0,4}\(?(?:\u00b1|\+/-)\s{0,4}[\d.,]{1,24}(?:[eE][+-]?\d{1,3})?"
+    r"\s{0,4}(?P<unit>[^\d()]{0,16})\)?"
 )
 
 

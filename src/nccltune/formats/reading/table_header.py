@@ -163,7 +163,7 @@ _PARTS = re.compile(
     re.IGNORECASE,
 )
 """What the values of one cell are: `latency (us) avg/min/max`."""
-_SEVERAL = re.compile(r"[\d.,]*\d[^/]{0,8}(?:/\s?[\d.,]*\d[^/]{0,8})+")
+_SEVERAL = re.compile(r"{0}(?:/\s?{0}){{1,15}}".format(r"[\d.,]{0,24}\d(?:[^/\d.,][^/]{0,7})?"))
 _MEASURES_ARE = re.compile(
     r"(?:\b(?:times?|latenc(?:y|ies))\b (?:are|is|were|was) (?:\w+ ){0,3}?"
     r"|\ball (?:numbers|values|times|latencies) in |^[^|\n]{0,40}(?:\bunits?|单位) ?[:=：] ?)"
