@@ -428,7 +428,7 @@ def _add_file(
     headed = any(run.heading for run in samples)
     columns = [x for x in report.flags if headed and x.kind is FlagKind.COLUMNS_UNKNOWN]
     found.dropped.extend(f"{item.name}: {flag.sentence}" for flag in columns)
-    remarks = tuple(flag.sentence for flag in report.flags if flag.doubtful)
+    doubtful = [flag for flag in report.flags if flag.doubtful]
     # A line above the first table is a part of it, for example its command.
     heads = {max((run.line for run in samples if run.line <= line), default=0) for line in lines}
     first = min((run.line for run in samples), default=0)
@@ -442,7 +442,9 @@ def _add_file(
             name += run.place if run.line else f", run {number + 1}"
         record = run.record()
         key = record.prints or f"{report.file_hash} {number}"
-        new = _run(name, timings, run.facts, remarks, names, _seconds(run))
+        of_one = timings[0].ranks == 1
+        remarks = [x.sentence for x in doubtful if of_one or x.kind is not FlagKind.ONE_RANK]
+        new = _run(name, timings, run.facts, tuple(remarks), names, _seconds(run))
         if run.heading or titled:
             new.column, new.table = run.heading or run.title, f"{item.name}:{run.line}"
         if record.pids:

@@ -50,5 +50,5 @@ def command(
         warn_unsaved(part.unsaved)
     analyses = [part.analysis for part in found.parts]
     whole = {"analyses": analyses, "compared": found.compared}
-    print_result(analyses[0] if len(analyses) == 1 else whole, show, found, study)
+    print_result(analyses[0] if len(analyses) == 1 else whole, show, found, study, collective)
     return int(check and any(map(is_serious, analyses)))

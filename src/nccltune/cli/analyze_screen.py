@@ -25,8 +25,11 @@ _NARROW = 66
 """On a terminal with fewer columns no table is printed, and a finding starts on its own line."""
 
 
-def show(found: AnalyzedInput, path: Path) -> None:
-    """Print the runs side by side, curves, findings, what was not read, and the next step."""
+def show(found: AnalyzedInput, path: Path, collective: str | None = None) -> None:
+    """Print the runs side by side, curves, findings, what was not read, and the next step.
+
+    `collective` is the one that the user states.
+    """
     out = stdout()
     if found.compared is not None:
         show_compared(found.compared)
@@ -45,7 +48,7 @@ def show(found: AnalyzedInput, path: Path) -> None:
         # What is doubtful is a finding of a single part.
         show_read(found.imported, doubtful=len(found.parts) > 1)
     if len(found.parts) == 1:
-        _next(analysis, compared, path, part.measure, is_study=found.imported is None)
+        _next(analysis, compared, path, part.measure, collective, is_study=found.imported is None)
 
 
 def show_analysis(analysis: Analysis, out: Console) -> list[Comparison]:
@@ -61,7 +64,13 @@ def show_analysis(analysis: Analysis, out: Console) -> list[Comparison]:
 
 
 def _next(
-    analysis: Analysis, found: Sequence[Comparison], path: Path, measure: str, *, is_study: bool
+    analysis: Analysis,
+    found: Sequence[Comparison],
+    path: Path,
+    measure: str,
+    collective: str | None,
+    *,
+    is_study: bool,
 ) -> None:
     tuned = [item.compared for item in found if item.conditions[0].condition.collective.tuned]
     where = shlex.quote(str(path))
@@ -71,7 +80,9 @@ def _next(
         hint("next: nccltune doctor  # on the machines that were measured")
     elif not any(item.condition.scale.nodes for item in analysis.conditions):
         ranks = " --ranks N" * (not all(item.condition.scale.ranks for item in analysis.conditions))
-        names = {item.condition.collective.value for item in analysis.conditions}
+        # A study does not say which of its files needed the option.
+        names = {item.condition.collective.value for item in analysis.conditions if is_study}
+        names |= {collective} if collective else set()
         named = f" --collective {names.pop()}" if len(names) == 1 else ""
         command = again if is_study else f"nccltune analyze {where}"
         hint(f"next: {command}{named} --nodes N{ranks}")

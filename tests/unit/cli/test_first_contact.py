@@ -107,6 +107,12 @@ def test_the_collective_is_asked_for_once(tmp_path: Path, cli: Cli) -> None:
     options = f"-o {study} --collective allreduce --nodes N --ranks N"
     assert f"next: nccltune import FILES {options}\n" in printed("analyze", str(study))
     assert f"nccltune import FILES... {options};" in printed("tune", str(study))
+    given = ("analyze", str(table), "--collective", "allreduce")
+    assert f"next: nccltune {shlex.join(given)} --nodes N --ranks N\n" in printed(*given)
+    # Not where the program's own footer names it.
+    log = tmp_path / "run.txt"
+    log.write_text(HEADER + rows(8, SMOOTH) + "# Collective test concluded: all_reduce_perf\n")
+    assert f"next: nccltune analyze {log} --nodes N\n" in printed("analyze", str(log))
     assert "Wrote 2 samples" in cli(*shlex.split(again.replace(" N", " 2"))[1:]).out
 
 

@@ -13,7 +13,7 @@ from nccltune.formats.importing.raw_header import is_row as is_raw_row
 from nccltune.formats.nccl_log.lines import find_log_line
 from nccltune.formats.reading.file_report import FileKind
 from nccltune.formats.reading.pairs import rows_of_pairs
-from nccltune.formats.reading.table_header import MEASURED, header_of, unit_of_times, with_title
+from nccltune.formats.reading.table_header import MEASURED, header_of, measure_of, with_title
 from nccltune.formats.text.diffs import is_added, is_diff, old_line
 from nccltune.formats.text.lines import check_text, encoding_of, line_blocks
 from nccltune.formats.text.prefixes import strip_prefix
@@ -70,7 +70,7 @@ def kind_of(head: bytes) -> FileKind:
         return kind
     if content.startswith("<") and (xml := _XML.match(text)) is not None:
         return FileKind.TOPOLOGY if xml["root"] == "system" else FileKind.GRAPHS
-    unit = unit_of_times(text)
+    unit = measure_of(text)
     for at, (above, line) in enumerate(pairwise(["", *lines]), 1):
         titled = with_title(line, above, lines[at : at + 2], unit)
         if (kind := _table_kind(titled)) is not FileKind.UNKNOWN:

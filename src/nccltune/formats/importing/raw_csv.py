@@ -37,6 +37,7 @@ from nccltune.formats.reading.table_header import (
     DifferingColumns,
     Header,
     header_of,
+    single_values,
     with_units,
 )
 from nccltune.formats.text.cells import CellError, Problem
@@ -110,7 +111,7 @@ def read_raw_blocks(
                 if readers and header is not None and readers[0].repeats(header, title):
                     continue
                 if header is not None:
-                    readers = _readers(with_collective(header, below), context, at, title)
+                    readers = _readers(header, context, at, title, below)
                     title = ""
                     continue
                 if not readers:
@@ -146,11 +147,17 @@ def _section(line: str, below: list[str]) -> str | None:
     return words[0] if _raw_header(after) is not None else None
 
 
-def _readers(header: Header, context: Context, line: int, title: str) -> list["_Rows"]:
+def _readers(
+    header: Header, context: Context, line: int, title: str, below: list[str]
+) -> list["_Rows"]:
     """Return a reader of the rows; one for each column of times, if each is a run.
 
-    `title` is that of a section of the file. It names the choice of rows that do not.
+    `title` is that of a section of the file. It names the choice of rows that do not. Raises
+    CellError, also for several values in a cell of the rows `below`.
     """
+    header = with_collective(header, below)
+    for row in below:
+        single_values(header.columns, cells_of(row, header.separator))
     runs = header.runs()
     if title and not runs and not header.roles & {"algorithm", "protocol", "choice"}:
         runs = [(title, header)]
@@ -202,7 +209,9 @@ class _Rows:
             self.report.flag(FlagKind.NOTE, only_collective(context.collective), line)
         self._scale = scale_of_heading(heading), scale_of_heading(title)
         self.counts_rows = True
-        self._facts = PlatformFacts(conditions=(f"column {heading!r}",) if apart else None)
+        self._facts = PlatformFacts(
+            nccl=context.nccl, conditions=(f"column {heading!r}",) if apart else None
+        )
         self._labels: dict[Collective, Label] = {}
         options = context.options
         if options.choice is not None and header.roles & {"algorithm", "choice"}:
@@ -342,6 +351,7 @@ class _Rows:
             self.header = self.header._replace(columns=united)
             return []
         self.report.rows += self.counts_rows
+        cells = single_values(self.header.columns, cells)
         self._variant = ", ".join(cells[at] for at in self._apart if cells[at])
         samples = self._row(RawRow(self.header, self.places, cells), number)
         for sample in samples[:1]:

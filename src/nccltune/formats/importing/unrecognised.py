@@ -412,7 +412,8 @@ def _are_names(names: list[str], line: str, separator: str) -> bool:
     """Return whether cells may name columns: they are no sentence, list, code or command."""
     few = len(names) < _LEAST - (separator != " ") or any(map(_NUMBER.fullmatch, names))
     few = few or 2 * sum(map(bool, map(_NUMBER.fullmatch, line.split()))) > len(line.split())
-    if few or re.search(r"[={};]", line.replace(separator, "")):
+    marks = r"[{};]" if line.lstrip().startswith("|") else r"[={};]"
+    if few or re.search(marks, line.replace(separator, "")):
         return False
     if any(name == "-" or name.startswith(("--", "$")) for name in names):
         return False

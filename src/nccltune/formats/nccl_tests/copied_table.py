@@ -29,7 +29,13 @@ from nccltune.formats.reading.quantities import (
     time_of,
     whole_of,
 )
-from nccltune.formats.reading.table_header import OTHER_RUN, DifferingColumns, Header, with_units
+from nccltune.formats.reading.table_header import (
+    OTHER_RUN,
+    DifferingColumns,
+    Header,
+    single_values,
+    with_units,
+)
 from nccltune.formats.text.cells import AmbiguousCellError, CellError
 from nccltune.formats.text.delimited import cells_of
 from nccltune.formats.text.lines import visible
@@ -210,6 +216,7 @@ class CopiedTable:
             measured = self._groups[0]["time"]
             if self.header.at(OTHER_RUN) and cells[measured or 0].lower() in _NONE:
                 return True
+            cells = single_values(self.header.columns, cells)
             self._add(cells, text, number)
         except AmbiguousCellError:
             self._open.append((cells, text, number))

@@ -223,6 +223,7 @@ class SourceReader:
             # A copy often has no footer, and not all rows.
             table.footer, table.sound, table.found.heading = True, False, heading
             table.apart, table.counts_rows = heading in apart, not self._copied
+            table.nccl = self.context.nccl
             self._copied.append((copied, table))
         self.table, self._quick, self._accepts = self._copied[0][1], None, False
         self._refresh()

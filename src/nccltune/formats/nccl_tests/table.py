@@ -101,6 +101,7 @@ class TableReader:
         self.share: float | None = None
         self._most_algbw = 1.0
         self.apart = False
+        self.nccl: str | None = None
         self.stated: tuple[int | None, int | None] = (None, None)
         self.counts_rows = True
         self.sound = True
@@ -303,6 +304,7 @@ class TableReader:
         if self.apart:
             conditions = *conditions, f"column {self.found.heading!r}"
         facts = run.facts(self._log, emulated=self._scale.emulated, restricted=free)
+        facts = replace(facts, nccl=facts.nccl or self.nccl)
         if isinstance(self._label.choice, Choice) and pinned_channels(facts.settings) is not None:
             # They force a part of the choice, as NCCL_ALGO and NCCL_PROTO do.
             limits = {name for pair in CHANNEL_LIMITS for name in pair}

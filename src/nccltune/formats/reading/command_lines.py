@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from nccltune.formats.reading.collective_names import collective_of_program, collective_of_title
 from nccltune.formats.reading.command_scale import LAUNCHER, nodes_of, ranks_of
+from nccltune.formats.reading.foreign_names import counts_in_english
 from nccltune.formats.text.redact import keep_setting
 from nccltune.model.collective import Collective
 
@@ -170,6 +171,34 @@ _MOST_CHARACTERS = 1 << 16
 _MOST_ARGUMENTS = 256
 
 
+_NAMED_VERSION = re.compile(
+    rf"(?<![\w.])[nr]ccl(?: ?version| ?版本)?[ =:：-]{{1,3}}v?({_VERSION})(?![\w.]*\d)",
+    re.IGNORECASE,
+)
+_OTHER_VERSION = re.compile(
+    r"grad(?:e|ing)|updat|newer|older|fix|since|requir|support|introduc|later|latest|>=|\btr(?:y|ied)\b"
+    r"|until|as of|releas|升级|降级|更新|\bfrom\b|\bnot\b|\bif\b|\bvs\b",
+    re.IGNORECASE,
+)
+
+
+def version_of_text(text: str) -> str | None:
+    """Return the version of NCCL that the prose of a text names; None for none and for several.
+
+    None, too, if a line with it may be about another version than that of the text's tables, or is
+    a title, which is of its own tables only (`CommandFound.nccl`).
+    """
+    found = set()
+    for line in text.split("\n"):
+        if "ccl" in line or "CCL" in line:
+            versions = _NAMED_VERSION.findall(line[:_MOST_PROSE])
+            titled = _TITLE.match(line) or line.rstrip().endswith((":", "："))
+            if versions and (titled or _OTHER_VERSION.search(line)):
+                return None
+            found.update(versions)
+    return found.pop() if len(found) == 1 else None
+
+
 class CommandFound(NamedTuple):
     """The settings of a run in a command line, the number of that line, its ranks and nodes.
 
@@ -262,7 +291,7 @@ class CommandLines:
             self._paragraph = []
         self._last = number
         self._paragraph.append(text[:_MOST_PROSE])
-        text = " ".join(text.split())
+        text = " ".join(counts_in_english(text).split())
         mark = _LEVEL.match(text)
         level = len(mark[0]) if mark is not None else 0
         if level:
@@ -286,7 +315,7 @@ class CommandLines:
             text = _FIRST_SENTENCE.match(text)[0]  # type: ignore[index]
         if not text or len(text) > _LONGEST_TITLE or (self._fenced and text.startswith("# ")):
             return
-        is_title = heads or _TITLE.match(text) is not None or text.endswith(":")
+        is_title = heads or _TITLE.match(text) is not None or text.endswith((":", "："))
         self._note_version(text, level, is_title=is_title)
         short = len(text.split()) < _MOST_TITLE_WORDS and _TEST.search(text) is not None
         if (is_title or short) and (named := collective_of_title(text)) is not None:

@@ -45,7 +45,8 @@ class Context(msgspec.Struct, kw_only=True):
     - `logs`: NCCL logs that were read from files of their own, by (host, process id).
     - `environment`: the settings in the output of `env` beside the file; None without one.
     - `collective`: the only one that the start of the file names.
-    - `unit`: that of all times, by a sentence at its start; empty if none states it.
+    - `unit`: that of all values, by a sentence at its start; empty if none states it.
+    - `nccl`: the only version of NCCL that its start names.
     - `modified`: the time of the file in seconds since 1970.
     """
 
@@ -57,6 +58,7 @@ class Context(msgspec.Struct, kw_only=True):
     progress: Progress | None = None
     collective: Collective | None = None
     unit: str = ""
+    nccl: str | None = None
     modified: float | None = None
 
 

@@ -11,6 +11,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from nccltune.formats.reading.collective_names import collective_of_title
+from nccltune.formats.reading.foreign_names import counts_in_english
 from nccltune.model.choice import (
     DEFAULT,
     TUNED_RUN,
@@ -45,6 +46,7 @@ def scale_of_name(name: str) -> tuple[int | None, int | None]:
 
 def scale_of_heading(heading: str) -> tuple[int | None, int | None]:
     """Return the nodes and the ranks that the heading of a column states: `8 GPUs`, `4xA100`."""
+    heading = counts_in_english(heading).strip()
     nodes, ranks = scale_of_name(re.sub(r"\W", "_", heading.lower()))
     machine = re.match(r"(\d{1,6})[ _]?x?[ _]?[A-Za-z]{1,3}\d{2,4}", heading)
     return nodes, ranks or (int(machine[1]) if machine is not None else None)

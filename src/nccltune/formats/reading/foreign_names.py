@@ -56,3 +56,28 @@ def in_english(name: str) -> str:
 def has_foreign_name(line: str) -> bool:
     """Return whether a line, not all of it ASCII, has such a word."""
     return not line.isascii() and _FOREIGN.search(line) is not None
+
+
+_HAN = {"单": "1", "一": "1", "双": "2", "两": "2", "兩": "2", "四": "4", "八": "8"}
+# A list such as `2,4,8卡` counts nothing.
+_COUNTED = re.compile(
+    rf"(?<![\d.,，、/~和与至-])(?P<number>\d{{1,5}}|[{''.join(_HAN)}])\s?[个個台张張块塊]?\s?"
+    r"(?:(?P<node>机器|服务器|节点|節點|主机|机)|(?:显卡|GPU|gpu|卡)(?!\d))"
+)
+_PER_NODE = re.compile(r"每[个個台]?(?:机器?|服务器|节点|節點)")
+
+
+def counts_in_english(text: str) -> str:
+    """Return a text with Chinese counts of GPUs and nodes in English.
+
+    >>> counts_in_english("\u5355\u673a8\u5361")
+    ' 1 nodes with  8 GPUs '
+    """
+    if text.isascii():
+        return text
+
+    def count(found: re.Match[str]) -> str:
+        number = _HAN.get(found["number"], found["number"])
+        return f" {number} nodes with " if found["node"] else f" {number} GPUs "
+
+    return _PER_NODE.sub(" each node ", _COUNTED.sub(count, text))

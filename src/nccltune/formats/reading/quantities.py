@@ -38,6 +38,11 @@ _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:(?P<mark>[,'_\s])\d{3})(?:(?P=mark)\d{3
 _PLAIN = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
 _SIMPLE = re.compile(r"[0-9]{1,15}(?:\.(?P<digits>[0-9]{1,12}))?")
 _COMMA = re.compile(r"[+-]?\d+,\d+")
+# A value with its spread: `12.3 \u00b1 0.4 us`, `12.3us (+/- 2 %)`.
+_SPREAD = re.compile(
+    r"(?P<value>[^(\u00b1]{1,40}?)\s{0,4}\(?(?:\u00b1|\+/-)\s{0,4}[\d.,]{1,24}(?:[eE][+-]?\d{1,3})?"
+    r"\s{0,4}(?P<unit>[^\d()]{0,16})\)?"
+)
 
 
 class PossibleBytes(NamedTuple):
@@ -177,6 +182,9 @@ def _split(cell: str, noun: str, *, whole: bool = False) -> tuple[Decimal, str]:
     text = cell.replace("\u00a0", " ").replace("\u202f", " ").replace("\u2212", "-").strip()
     if not text:
         raise CellError(f"empty where {noun} belongs", "write a number")
+    if (spread := _SPREAD.fullmatch(text)) is not None:
+        text = spread["value"]
+        text += spread["unit"].strip("% ") if text[-1:].isdigit() else ""
     match = _NUMBER.fullmatch(text)
     if match is None:
         raise CellError(f"{visible(cell, 40)!r} is not {noun}", "write a number above 0")

@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 from nccltune.formats.reading.foreign_names import has_foreign_name, in_english
 from nccltune.formats.reading.quantities import bandwidth_unit, time_unit
-from nccltune.formats.text.delimited import cells_of, separators_of
+from nccltune.formats.text.cells import CellError
+from nccltune.formats.text.delimited import BLANKS, cells_of, separators_of
+from nccltune.formats.text.lines import visible
 from nccltune.model.collective import Collective
 
 _NAMES = {
@@ -64,6 +66,8 @@ MEASURED_NAME = re.compile(
     re.IGNORECASE,
 )
 _LEAST_KNOWN = 3
+_ALIGNED = re.compile(r"\s{2,}")
+_LONGEST = 400
 _MOST_CHARACTERS = 4096
 # The lines and cells whose meaning is kept: each line is looked at as one and as one below others.
 _KEPT = 512
@@ -109,7 +113,9 @@ _SCALE = re.compile(r"\d{1,6}[ _x-]{0,3}(?:[a-z]{1,3}\d{2,4}\w?|gpus?|ranks?|nod
 _COLLECTIVES = frozenset(item.value for item in Collective)
 _VALUE = re.compile(r"<.*>|-?\d{1,20}")
 _HINT = re.compile(
-    r"size|bytes|payload|algo|proto|coll|taille|tamanho|(?<![a-z])[kmg]i?b(?![a-z])", re.IGNORECASE
+    r"size|bytes|payload|algo|proto|coll|taille|tamanho|octets"
+    r"|(?<![a-z])(?:[kmg]i?b|msgs?|messages?)(?![a-z])|sz(?![a-z])",
+    re.IGNORECASE,
 )
 _PLACEMENT = re.compile(
     r"(?P<out>out[-_ ]?of[-_ ]?place|\boop\b|(?<=_)oop\b|\boop(?=_))"
@@ -146,30 +152,55 @@ _TIMES = re.compile(
 )
 
 
-_NUMBER_CELL = re.compile(r"[\d.,]+|n/?a|-1?|\u2014", re.IGNORECASE)
-_TIMES_ARE = re.compile(
-    r"\b(?:times?|latenc(?:y|ies))\b (?:are|is|were|was) (?:\w+ ){0,3}?"
-    r"(?P<unit>microseconds|milliseconds|[muµμ]s)\b|\ball (?:numbers|values) in (?P<of>[muµμ]s)\b",
+_NUMBER_CELL = re.compile(
+    r"[\d.,]+(?:\s?(?:\u00b1|\+/-)\s?[\d.,]+)?|n/?a|-1?|\u2014", re.IGNORECASE
+)
+_NO_NUMBER = re.compile(r"\D*|[+-]?[\d.,]+ ?[%x\u00d7].*|\+.*")
+_PARTS = re.compile(
+    r"[(\[]?(?<![a-z])(?P<parts>{0}(?:\s?/\s?{0})+)(?![a-z])[)\]]?".format(
+        r"(?:avg|average|mean|median|med|min|max|p\d{2,4}|std(?:dev)?|best|worst)"
+    ),
     re.IGNORECASE,
+)
+"""What the values of one cell are: `latency (us) avg/min/max`."""
+_SEVERAL = re.compile(r"{0}(?:/\s?{0}){{1,15}}".format(r"[\d.,]{0,24}\d(?:[^/\d.,][^/]{0,7})?"))
+_MEASURES_ARE = re.compile(
+    r"(?:\b(?:times?|latenc(?:y|ies))\b (?:are|is|were|was) (?:\w+ ){0,3}?"
+    r"|\ball (?:numbers|values|times|latencies) in |^[^|\n]{0,40}(?:\bunits?|单位) ?[:=：] ?)"
+    r"(?P<unit>microseconds|milliseconds|微秒|毫秒|[muµμ]s)(?![a-z])"
+    r"|\b(?:metric|all (?:numbers|values|cells|results))\b[^.|\n]{0,60}?\b"
+    r"(?P<what>(?:alg|bus)[a-z]{0,6}[ _-]?(?:bw|bandwidth))(?: in|,)? ?\(?"
+    r"(?P<rate>[GM]i?[Bb](?:/s|ps))\b",
+    re.IGNORECASE | re.MULTILINE,
 )
 
 
-def unit_of_times(text: str) -> str:
-    """Return the only unit of times that a sentence in a text states; empty without one."""
-    found = {(match["unit"] or match["of"]).lower() for match in _TIMES_ARE.finditer(text)}
+def measure_of(text: str) -> str:
+    """Return the only measure and unit that sentences in a text state; empty without one.
+
+    It is `(us)` or `busbw (GB/s)`.
+    """
+    found = {
+        f"{match['what']} ({match['rate']})"
+        if match["what"]
+        else f"({in_english(match['unit'].lower())})"
+        for match in _MEASURES_ARE.finditer(text)
+    }
     return found.pop() if len(found) == 1 else ""
 
 
 class Column(NamedTuple):
     """A column: its name in the header, its role, its unit, and `in-place` or `out-of-place`.
 
-    The role of a column whose name is not known is empty. `unit` is the unit's own text.
+    The role of a column whose name is not known is empty. `unit` is the unit's own text. `part` is
+    which of how many values in a cell is the mean; None if the name lists none.
     """
 
     name: str
     role: str = ""
     unit: str = ""
     placement: str = ""
+    part: tuple[int, int] | None = None
 
     @property
     def factor(self) -> Decimal | None:
@@ -297,7 +328,8 @@ def header_of(line: str) -> Header | None:
     body = line.strip().removeprefix("#") if "\t" not in line else line
     for separator in separators_of(body):
         cells = cells_of(body, separator)
-        if separator == " " and not all(map(_may_be_known, cells)):
+        plain = separator == " " and not all(map(_may_be_known, cells))
+        if plain and (len(_ALIGNED.split(body.strip())) < _LEAST_KNOWN or len(body) > _LONGEST):
             continue
         columns = _with_only_time([column_of(cell) for cell in cells])
         header = Header(separator, columns)
@@ -314,7 +346,8 @@ def header_of(line: str) -> Header | None:
             continue
         if known < 2 and not header.times_named:
             continue
-        if separator == " " and (known < len(columns) or known < _LEAST_KNOWN):
+        # Names apart by several blanks may be unknown beside those of several runs.
+        if separator == " " and (known < len(columns) or known < _LEAST_KNOWN) and not runs:
             continue
         if separator == " " and any(is_unit(column.name.strip("()[]")) for column in columns):
             continue  # the units below a line of names
@@ -359,7 +392,7 @@ def _with_only_time(columns: list[Column]) -> tuple[Column, ...]:
 def with_title(line: str, title: str, below: Sequence[str] = (), unit: str = "") -> str:
     """Return a line of names whose measure and unit the title above names, with those in it.
 
-    `unit` is that of all times by another sentence (`unit_of_times`), for columns of numbers.
+    `unit` is that of all values by another sentence (`measure_of`), for columns of numbers.
 
     So are the units of times that the cells of the first row have, one of the lines `below`, names
     that continue on the next line, and those of groups of columns on the line above. Return any
@@ -367,11 +400,14 @@ def with_title(line: str, title: str, below: Sequence[str] = (), unit: str = "")
     """
     line = _grouped(_continued(line, below), title)
     separator = next((mark for mark in "|\t,;" if mark in line), "")
+    aligned = not separator and len(_ALIGNED.split(line.strip(" #"))) >= _LEAST_KNOWN
+    separator = BLANKS if aligned else separator
     row = next((line for line in below[:2] if any(map(str.isalnum, line))), "")
     united = _UNIT_INSIDE.search(row[:_MOST_CHARACTERS]) and not _UNIT_INSIDE.search(line)
     match = _TITLE.search(title[:400]) or _TIMES.search(title[:400])
-    if match is None and unit:
-        match = _TIMES.search(f"({unit})")
+    stated = match is None and bool(unit)
+    if stated:
+        match = _TITLE.search(unit) or _TIMES.search(unit)
     titled = match is not None and is_unit(match["unit"])
     if not (united or titled) or not separator or len(line) > _MOST_CHARACTERS:
         return line
@@ -386,7 +422,7 @@ def with_title(line: str, title: str, below: Sequence[str] = (), unit: str = "")
             else column.name
             for column, unit in zip(columns, units, strict=True)
         ]
-        return separator.join(["", *cells, ""] if separator == "|" else cells)
+        return _joined(cells, separator)
     others = [column for column in columns if column.role != "size"]
     # The bytes of `A/B` are a name.
     named = any(
@@ -396,18 +432,29 @@ def with_title(line: str, title: str, below: Sequence[str] = (), unit: str = "")
         return line
     if len(others) != len(names) - 1 or not others or not (all(names) or len(others) == 1):
         return line
-    if unit and not (len(first) == len(names) and all(map(_NUMBER_CELL.fullmatch, first[-2:]))):
+    if (stated or aligned) and len(first) != len(names):
         return line
+    numbers = [
+        _NUMBER_CELL.fullmatch(cell) is not None
+        or not (stated or aligned or _NO_NUMBER.fullmatch(cell))
+        for cell in (first if len(first) == len(names) else ["1"] * len(names))
+    ]
     measure = f"{match.groupdict().get('what', 'time')} ({match['unit']})"
     cells = [
         name
-        if column.role or _NO_RUN.search(name)
+        if column.role or _NO_RUN.search(name) or not number
         else measure
         if len(others) == 1
         else f"{name} {measure}"
-        for name, column in zip(names, columns, strict=True)
+        for name, column, number in zip(names, columns, numbers, strict=True)
     ]
-    return separator.join(["", *cells, ""] if separator == "|" else cells)
+    return _joined(cells, separator)
+
+
+def _joined(cells: list[str], separator: str) -> str:
+    if separator == "|":
+        return f"|{'|'.join(cells)}|"
+    return ("  " if separator == BLANKS else separator).join(cells)
 
 
 def _continued(line: str, below: Sequence[str]) -> str:
@@ -433,9 +480,8 @@ def _continued(line: str, below: Sequence[str]) -> str:
         return line
     if header_of(line) is not None or header_of(after) is not None:
         return line
-    mark = "  " if separator == " " else separator
-    joined = mark.join(f"{name} {rest}".strip() for name, rest in zip(names, more, strict=True))
-    joined = f"|{joined}|" if separator == "|" else joined
+    pairs = zip(names, more, strict=True)
+    joined = _joined([f"{name} {rest}".strip() for name, rest in pairs], separator)
     return joined if header_of(joined) is not None else line
 
 
@@ -453,14 +499,15 @@ def _grouped(line: str, above: str) -> str:
     for name, group in zip(names, groups, strict=True):
         last = group or last
         filled.append(f"{last} {name}".strip() if names.count(name) > 1 else name)
-    return separator.join(["", *filled, ""] if separator == "|" else filled)
+    return _joined(filled, separator)
 
 
 def _heading_of(column: Column) -> tuple[str, str]:
     """Return what a column of times or bandwidths is named for beside that, and its role."""
     if column.role or _NO_RUN.search(column.name):
         return "", ""
-    name, role = _without_unit(column.name), ""
+    name = column.name if column.part is None else _PARTS.sub("", column.name)
+    name, role = _without_unit(name), ""
     if time_unit(column.unit):
         name, role = _TIME_WORDS.sub("", name), "time"
     elif (rate := _RATE_WORDS.search(name)) is not None:
@@ -505,8 +552,15 @@ def _plain(text: str) -> str:
 @lru_cache(_KEPT)
 def column_of(cell: str) -> Column:
     """Return the column that a cell of a header names."""
-    text, unit, placement = cell, "", ""
+    text, unit, placement, part = cell, "", "", None
     text = in_english(text)
+    if (listed := _PARTS.search(text)) is not None:
+        parts = re.split(r"\s?/\s?", listed["parts"])
+        means = [at for at, name in enumerate(parts) if _MEAN.fullmatch(name)]
+        means += [at for at, name in enumerate(parts) if name.lower() in ("median", "med", "p50")]
+        if means:
+            part = means[0], len(parts)
+            text = text[: listed.start()] + " " + text[listed.end() :]
     if (place := _PLACEMENT.search(text)) is not None:
         placement = "out-of-place" if place["out"] else "in-place"
         text = text[: place.start()] + " " + text[place.end() :]
@@ -529,7 +583,26 @@ def column_of(cell: str) -> Column:
     if time_unit(unit) and re.fullmatch(r"p(?!50)\d{2,4}", plain):
         return Column(cell, "spread", unit, placement)
     role = "" if re.search(r"[^\x00-\x7fµμ]|%|\bdelta\b", text.lower()) else _ROLES.get(plain, "")
-    return Column(cell, role, unit, placement)
+    return Column(cell, role, unit, placement, part)
+
+
+def single_values(columns: Sequence[Column], cells: list[str]) -> list[str]:
+    """Return the cells of a row, of several measured values in one the mean that its column names.
+
+    Raises CellError for a cell whose values the column does not name.
+    """
+    found = list(cells)
+    for at, (column, cell) in enumerate(zip(columns, cells, strict=False)):
+        if column.role in MEASURED and "/" in cell and _SEVERAL.fullmatch(cell):
+            values = cell.split("/")
+            if column.part is None or len(values) != column.part[1]:
+                raise CellError(
+                    f"{column.name!r}: {visible(cell, 40)!r} has {len(values)} values",
+                    "write a row for each, or name them in the header, as in"
+                    f" '{_PARTS.sub('', column.name).strip()} avg/min/max'",
+                )
+            found[at] = values[column.part[0]].strip()
+    return found
 
 
 def with_units(columns: Sequence[Column], cells: list[str]) -> tuple[Column, ...] | None:

@@ -11,7 +11,7 @@ import pytest
 
 from nccltune.app.compare import SidesCompared, compare_paths
 from nccltune.formats.importing.importer import import_files
-from nccltune.formats.importing.inputs import find_inputs
+from nccltune.formats.importing.inputs import find_inputs, read_inputs
 from nccltune.formats.reading.context import ReadOptions
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
@@ -72,6 +72,17 @@ SIZES = {
         [MIB, 1 << 30],
     ),
     "more cells than names": ("size,time_us,algbw\n1048576,100,10.49,7,8\n", [MIB]),
+    "the unit of aligned columns in a sentence": (
+        "All times are in milliseconds (ms)\n"
+        "Shape        Tensor Size    a_1     nccl     Best (Speedup)\n" + 60 * "-" + "\n"
+        "(32, 8)      0.50 MB        0.007   0.009    a_1 (1.28x)\n"
+        "(64, 8)      1.00 MB        0.010   0.011    a_1 (1.10x)\n",
+        [MIB // 2, MIB] * 2,
+    ),
+    "the unit of aligned columns below": (
+        "Size    ours   NCCL\n1K   0.16    0.2\n2K    0.17  0.31\n\nUnit: us\n",
+        [KIB, 2 * KIB] * 2,
+    ),
     "the mean of several": (
         "size_b,mean_us,p50_us,p95_us\n1024,7.5,7,9\n2048,8.5,8,9\n",
         [KIB, 2 * KIB],
@@ -84,6 +95,34 @@ def test_sizes_are_those_that_a_text_shows(name: str, tmp_path: Path) -> None:
     data, sizes = SIZES[name]
     found = one(tmp_path, TIMED + data, collective=Collective.ALLREDUCE)
     assert sorted(sample.bytes for sample in found.samples) == sorted(sizes)
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [
+        ("latency avg/min/max (us)", ("12.5/11/14", "13.5 / 12 / 15")),
+        ("Latency (us) min/avg/p99", ("11/12.5/14", "12/13.5/15")),
+        ("time (us)", ("12.5\u00b10.4", "13.5 \u00b1 0.2")),
+        ("time", ("12.5 +/- 0.4 us", "13.5us (\u00b1 2 %)")),
+    ],
+)
+@pytest.mark.parametrize("raw", [False, True])
+def test_the_mean_of_a_cell_of_several_values_is_read(
+    name: str, cells: tuple[str, str], raw: bool, tmp_path: Path
+) -> None:
+    ranks = ("ranks", 8) if raw else ("x", 8)
+    rows = [(size, cell, ranks[1]) for size, cell in zip((KIB, MIB), cells, strict=True)]
+    found = one(tmp_path, TIMED + markdown(("size", name, ranks[0]), *rows))
+    assert [sample.time_us for sample in found.samples] == [12.5, 13.5]
+
+
+def test_values_with_a_spread_have_the_measure_that_a_sentence_names(tmp_path: Path) -> None:
+    text = "Summary metric: rank-0 algbw (GB/s), as before\n\n" + markdown(
+        ("Size", "A: DEFAULT", "B: NCCL_NSOCKS=4", "B vs A", "> 2?"),
+        ("1MB", "1.91\u00b10.02", "2.20\u00b10.04", "+15%", "No"),
+    )
+    found = one(tmp_path, TIMED + text)
+    assert [round(sample.time_us) for sample in found.samples] == [549, 477]
 
 
 def test_a_time_of_few_digits_is_that_of_its_bandwidth(tmp_path: Path) -> None:
@@ -119,6 +158,13 @@ SCALES = {
         + markdown(("Size", "first"), ("1M", 20.7), ("16M", 76.7)).replace("first", "busbw"),
         {"2x16"},
     ),
+    **{
+        f"words above the names {names}": (
+            "All-reduce, 2 nodes, 16 ranks\n\n" + markdown(names, ("1M", 90), ("2M", 99)),
+            {"2x16"},
+        )
+        for names in (("Msg", "time (us)"), ("MsgSz", "avg us"), ("Octets", "\u65f6\u95f4 (us)"))
+    },
     "a placeholder of hosts": (
         f"mpirun -np 8 -H xxx ./all_reduce_perf -b 1M -e 16M -f 4 -g 1\n{TABLE}",
         {"?x8"},
@@ -128,6 +174,22 @@ SCALES = {
         {"1x8"},
     ),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_the_text_around_a_table_has_its_scale_and_version(raw: bool, tmp_path: Path) -> None:
+    names, cells = ("size", "time (us)"), (MIB, 90)
+    if raw:
+        names, cells = ("\u64cd\u4f5c", *names), ("AllReduce", *cells)
+    text = "NCCL version 2.18.3+cuda12, all-reduce\n\n\u4f7f\u7528 2 \u4e2aGPU\n"
+    path = tmp_path / "a.md"
+    path.write_text(text + markdown(names, cells), encoding="utf-8")
+    [batch] = [
+        each
+        for reading in read_inputs(find_inputs([path]), ReadOptions(study="made"))
+        for each in reading.batches()
+    ]
+    assert (batch.run.facts.nccl, [item.ranks for item in batch.samples]) == ("2.18.3", [2])
 
 
 @pytest.mark.parametrize("name", SCALES)
@@ -234,6 +296,18 @@ REFUSED = {
     "bandwidths of no kind": (
         markdown(("Size", "Rack 1 (GB/s)", "Status"), ("1 GiB", 738.7, "ok"), ("2 GiB", 805, "ok")),
         "which bandwidth a column is, is not known (not known: Rack 1 (GB/s))",
+    ),
+    "several values in a cell": (
+        markdown(("size", "latency(ms)"), ("1K", "0.95/0.91/1.01"), ("2K", "0.88/0.85/0.93")),
+        "'latency(ms)': '0.95/0.91/1.01' has 3 values (write a row for each, or name them",
+    ),
+    "several values in a cell of a raw table": (
+        markdown(("tp size", "size", "latency(ms)"), ("2/4", "1K", "0.95/0.91")),
+        "'latency(ms)': '0.95/0.91' has 2 values",
+    ),
+    "columns of settings": (
+        markdown(("Size", "A: DEFAULT", "B: X=4"), ("1MB", "1.91\u00b10.02", "2.20\u00b10.04")),
+        "no name or unit says which are times or bandwidths",
     ),
     "a target": (
         markdown(("size", "target latency (us)", "v5"), ("24kB", 7.7, 7.2), ("48kB", 7.7, 7.6)),

@@ -484,6 +484,7 @@ def test_a_title_names_the_measure_of_columns(title: str, line: str, named: str 
         ("| Size | Ring | Tree |", "| 1 KiB | 12.1 us | 13 us |", "|Size|Ring (us)|Tree (us)|"),
         ("Size,Time,new", "1K,12,13.5\u00b5s", "Size,Time,new (\u00b5s)"),
         ("Size;a;speed-up", "1K;1.2MS;1.5x", "Size;a (MS);speed-up"),
+        ("Size    a    b", "1K    12us    13 us", "Size  a (us)  b (us)"),
         ("| Size | a (us) |", "| 1K | 12 us |", "|Size|a (us)|"),
         ("| 1K | 12.1 us |", "| 2K | 13 us |", "| 1K | 12.1 us |"),
         ("Size,a", "it, took 12 us", "Size,a"),

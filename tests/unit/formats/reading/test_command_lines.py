@@ -4,7 +4,7 @@
 import pytest
 
 from nccltune.formats.nccl_tests.conditions import conditions_of, numbers_of, replacements
-from nccltune.formats.reading.command_lines import CommandFound, CommandLines
+from nccltune.formats.reading.command_lines import CommandFound, CommandLines, version_of_text
 from nccltune.model.collective import Collective
 
 PERF = "./build/all_reduce_perf -b 8 -e 8G -f 2"
@@ -327,6 +327,13 @@ def test_a_single_rank_needs_a_whole_command(line: str, ranks: int | None) -> No
     ("lines", "headed", "machine"),
     [
         ("## 8x A100 (NVLink)", 8, "A100"),
+        ("## \u4f7f\u7528 2 \u4e2aGPU", 2, None),
+        ("\u5355\u673a8\u5361 A100\uff1a", 8, "A100"),
+        ("## \u53cc\u5361 all-reduce", 2, None),
+        ("## 4 \u5757\u663e\u5361", 4, None),
+        ("## 2\u673a8\u5361", None, None),
+        ("## \u6bcf\u53f0\u673a\u5668 8 \u5361", None, None),
+        ("## 2\uff0c4\uff0c8\u5361", None, None),
         ("## All-reduce, 8 GPUs", 8, None),
         ("**16 ranks on H100**", 16, "H100"),
         ("### 4 x NVIDIA H200", 4, "H200"),
@@ -382,3 +389,20 @@ def test_the_version_of_nccl_in_a_title(lines: str, versions: list[str | None]) 
         else:
             commands.observe(line, at)
     assert kept == versions
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("We have NCCL 2.21.5 and CUDA 12.4.1\n", "2.21.5"),
+        ("- nccl version 2.18.3+cuda12\n", "2.18.3"),
+        ("NCCL \u7248\u672c\uff1a2.19.3\nwith nccl-2.19.3\n", "2.19.3"),
+        ("NCCL 2.21.5\nNCCL 2.22.3\n", None),
+        ("NCCL 2.21.5 was fine\nWe upgraded to NCCL 2.21.5\n", None),
+        ("It needs NCCL 2.27.5 or later\n", None),
+        ("## NCCL 2.21.5\n", None),
+        ("nccl-tests version 2.13.9\nCUDA 12.4.1\n", None),
+    ],
+)
+def test_the_version_of_nccl_in_prose(text: str, version: str | None) -> None:
+    assert version_of_text(text) == version

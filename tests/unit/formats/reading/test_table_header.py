@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of headers: names of columns in other languages, values that are no header."""
 
+from collections.abc import Callable
+
 import pytest
 
+from nccltune.formats.reading import table_header
 from nccltune.formats.reading.table_header import column_of, header_of
 
 
@@ -32,6 +35,15 @@ from nccltune.formats.reading.table_header import column_of, header_of
 def test_columns_in_other_languages(cell: str, role: str, unit: str, placement: str) -> None:
     found = column_of(cell)
     assert (found.role, found.unit, found.placement) == (role, unit, placement)
+
+
+@pytest.mark.parametrize("case", [str.lower, str.upper, str.title])
+@pytest.mark.parametrize("form", ["| {} | time (us) |", "{}\tring (us)\ttree (us)", "{},busbw"])
+def test_each_name_of_a_size_is_that_of_a_header(form: str, case: Callable[[str], str]) -> None:
+    names = [name for name, role in table_header._ROLES.items() if role == "size"]
+    names += ["Msg Sz", "octets", "Message (KiB)", "\u5927\u5c0f"]
+    lines = [form.format(case(name)) for name in names]
+    assert [line for line in lines if header_of(line) is None] == []
 
 
 @pytest.mark.parametrize(
