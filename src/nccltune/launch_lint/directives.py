@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding, note, warning
-from nccltune.launch_lint.options import FLUX, SLURM
+from nccltune.launch_lint.options import ELSEWHERE, FLUX, SLURM
 from nccltune.launch_lint.read import read_options, script_of
 from nccltune.launch_lint.words import Line, Word, split, whole_number
 from nccltune.model.errors import InputError
@@ -81,10 +81,7 @@ def never_started(text: str) -> Iterator[LaunchFinding]:
 
 
 _LOADS = re.compile(r"^[ \t]*(?:module (?:load|add|swap \S+)|ml(?: load)?)[ \t]+([^#;&|\n]*)", re.M)
-_REMOTE = (
-    r"^[^#\n]*?\b(?:srun|ssh|pdsh|clush|parallel|mpirun|mpiexec|prun|pbsdsh|pbs_tmrsh|blaunch|jsrun"
-    r"|aprun|horovodrun|xargs)\s"
-)
+_REMOTE = rf"^[^#\n]*?\b(?:{'|'.join(map(re.escape, ELSEWHERE))})\s"
 _STARTS = re.compile(_REMOTE, re.M)
 """A line that may start anything on other nodes."""
 _SPREADS = re.compile(
