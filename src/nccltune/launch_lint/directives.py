@@ -41,8 +41,10 @@ def with_directives(text: str, site: LaunchContext) -> LaunchContext:
     site = site._replace(exported=(*site.exported, *known))
     plain = _substituted(text)
     of_batch = "Slurm" if inherited else next((n for n, of in _BATCH if of.search(text)), "")
-    on_first = site.on_first or ("" if _SPREADS.search(plain) else of_batch)
-    is_spread = site.is_spread or _STARTS.search(plain) is not None
+    starts = [line[match.end(1) :] for line in plain.splitlines() if (match := _STARTS.match(line))]
+    spreads = any(map(_SCRIPTS.search, starts))
+    on_first = site.on_first or ("" if spreads else of_batch)
+    is_spread = site.is_spread or bool(starts)
     site = site._replace(inherited=(*site.inherited, *inherited), on_first=on_first)
     modules = [name.lower() for line in _LOADS.findall(text) for name in line.split()]
     site = site._replace(is_spread=is_spread, modules=(*site.modules, *modules))
@@ -81,15 +83,10 @@ def never_started(text: str) -> Iterator[LaunchFinding]:
 
 
 _LOADS = re.compile(r"^[ \t]*(?:module (?:load|add|swap \S+)|ml(?: load)?)[ \t]+([^#;&|\n]*)", re.M)
-_REMOTE = rf"^[^#\n]*?\b(?:{'|'.join(map(re.escape, ELSEWHERE))})\s"
-_STARTS = re.compile(_REMOTE, re.M)
-"""A line that may start anything on other nodes."""
-_SPREADS = re.compile(
-    rf"{_REMOTE}[^\n]*?"
-    r"(?:\b(?:ba)?sh\b|torch|accelerate|\$0|\s[\"']?\$\{?\w+\}?[\"']?\s*(?:&.*)?$)",
-    re.M,
-)
-"""A line that may start on other nodes what the script runs on the first."""
+_STARTS = re.compile(rf"[^#\n]*?\b({'|'.join(map(re.escape, ELSEWHERE))})(?:\s|$)")
+"""A line that may start anything on other nodes, up to what it starts there."""
+_SCRIPTS = re.compile(r"\b(?:ba)?sh\b|torch|accelerate|\$0|\s[\"']?\$\{?\w+\}?[\"']?\s*(?:&.*)?$")
+"""A part of such a line that may start on other nodes what the script runs on the first."""
 
 
 def _substituted(text: str) -> str:

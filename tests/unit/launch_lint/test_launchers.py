@@ -417,6 +417,7 @@ def test_an_option_for_variables_that_a_launcher_lacks_is_written_before_it() ->
         f"{PBS}pbsdsh -- {ALONE}",
         f"#BSUB -nnodes 2\nblaunch -z a,b {ALONE}",
         f"{TWO}for h in a b; do rsh $h {TRAIN} & done",
+        f"{TWO}echo {'srun ' * 20_000}\n{TRAIN}",
         f"{TWO}$RUN {ALONE}",
         f"{TWO}for h in a b; do\n  ssh $h '{ALONE}' &\ndone\nwait",
         f"{TWO}ssh b '{ALONE}' &\n{ALONE}",
