@@ -42,12 +42,11 @@ def with_directives(text: str, site: LaunchContext) -> LaunchContext:
     plain = _substituted(text)
     of_batch = "Slurm" if inherited else next((n for n, of in _BATCH if of.search(text)), "")
     starts = [line[match.end(1) :] for line in plain.splitlines() if (match := _STARTS.match(line))]
-    spreads = any(map(_SCRIPTS.search, starts))
-    on_first = site.on_first or ("" if spreads else of_batch)
-    is_spread = site.is_spread or bool(starts)
+    on_first = site.on_first or ("" if any(map(_SCRIPTS.search, starts)) else of_batch)
+    spreads = max(site.spreads, len(starts))
     site = site._replace(inherited=(*site.inherited, *inherited), on_first=on_first)
     modules = [name.lower() for line in _LOADS.findall(text) for name in line.split()]
-    site = site._replace(is_spread=is_spread, modules=(*site.modules, *modules))
+    site = site._replace(spreads=spreads, modules=(*site.modules, *modules))
     return allocated(site)
 
 
@@ -63,7 +62,7 @@ def never_started(text: str) -> Iterator[LaunchFinding]:
     site = with_directives(text, LaunchContext())
     lines: list[Line] = []
     with contextlib.suppress(InputError):
-        lines = split(text) if site.on_first and not site.is_spread else []
+        lines = split(text) if site.on_first and not site.spreads else []
     heads = [line for line in lines if line.words and line.words[0].text not in ("source", ".")]
     scripts: dict[str, None] = {}
     for line in heads:

@@ -49,7 +49,7 @@ def on_first(found: Prediction, command: LaunchCommand, site: LaunchContext) -> 
     if len(placement.nodes) < 2:
         # Several chunks of PBS with fewer GPUs than the processes use may be one node.
         is_chunk = site.on_first == "PBS" and placement.most > (site.gpus or 0)
-        return found if site.is_spread or is_chunk else found._replace(awaited=1)
+        return found if site.spreads or is_chunk else found._replace(awaited=1)
     alone = placement._replace(nodes=placement.nodes[:1])
     return found._replace(placement=alone, hosts=found.hosts[:1], awaited=len(placement.nodes))
 

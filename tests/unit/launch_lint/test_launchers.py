@@ -387,6 +387,10 @@ def test_what_pbs_and_lsf_leave_waiting() -> None:
     [
         ("#SBATCH --nodes=4 --ntasks=1\nsrun python t.py", True),
         ("#SBATCH -n 1\nsrun -N 4 --ntasks-per-node=8 python t.py", True),
+        ("#SBATCH --nodes=4 --ntasks=1\nsrun python t.py > log 2>&1", True),
+        ("#SBATCH --nodes=4 --ntasks=1\nsrun -N 3 -n 3 python a.py &\nsrun python t.py", False),
+        ("#SBATCH --nodes=4 --ntasks=1\nsrun python a.py &\nsrun python t.py", False),
+        ("#SBATCH --nodes=4 --ntasks=1\nwhile next; do srun python t.py > log & done", False),
         ("#SBATCH --nodes=4 --ntasks=1\nsrun -n 32 python t.py", False),
         ("#SBATCH --nodes=4 --ntasks=1\nsrun -N 1 python t.py", False),
         ("#SBATCH --nodes=4 --ntasks=1\nsrun hostname", False),
