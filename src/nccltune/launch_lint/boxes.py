@@ -96,7 +96,8 @@ def boxes(words: Sequence[str]) -> Iterator[ContainerBox]:
         name = PurePosixPath(word).name
         if name == "sudo":
             yield ContainerBox(name, words, at)
-        verbs = VERBS.get(name, ())
+        if (verbs := VERBS.get(name)) is None:
+            continue
         verb = next((n for n in range(at + 1, len(words)) if words[n] in verbs), None)
         # What `docker compose run` starts has the GPUs and the memory of the service.
         if verb is not None and "compose" not in words[at + 1 : verb]:

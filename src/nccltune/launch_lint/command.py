@@ -133,7 +133,7 @@ class LaunchContext(NamedTuple):
     - `files`: texts of host files that the text around the command shows, by their names.
     - `on_first`: the scheduler whose batch script runs the line: on its first node only. "" else.
     - `modules`: the modules that the script loads.
-    - `is_spread`: whether a line of the script starts anything on other nodes.
+    - `spreads`: the number of the script's lines that start anything on other nodes.
     - `is_begun`: whether the command is the value of a variable, behind which more may follow.
     - `unseen`: files that the script reads with `source` and that are not here.
     - `scope`, `assumed`: what the shell knows at the command, and what was assumed to expand it.
@@ -163,7 +163,7 @@ class LaunchContext(NamedTuple):
     is_begun: bool = False
     on_first: str = ""
     modules: tuple[str, ...] = ()
-    is_spread: bool = False
+    spreads: int = 0
 
     def asked(self, meaning: str) -> Option | None:
         """Return the last option of the allocation with this meaning, or None."""

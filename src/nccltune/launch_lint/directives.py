@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from nccltune.launch_lint.command import LaunchContext
-from nccltune.launch_lint.finding import LaunchFinding, note, warning
-from nccltune.launch_lint.options import FLUX, SLURM
+from nccltune.launch_lint.finding import LaunchFinding, note
+from nccltune.launch_lint.options import ELSEWHERE, FLUX, SLURM
 from nccltune.launch_lint.read import read_options, script_of
 from nccltune.launch_lint.words import Line, Word, split, whole_number
 from nccltune.model.errors import InputError
@@ -41,11 +41,12 @@ def with_directives(text: str, site: LaunchContext) -> LaunchContext:
     site = site._replace(exported=(*site.exported, *known))
     plain = _substituted(text)
     of_batch = "Slurm" if inherited else next((n for n, of in _BATCH if of.search(text)), "")
-    on_first = site.on_first or ("" if _SPREADS.search(plain) else of_batch)
-    is_spread = site.is_spread or _STARTS.search(plain) is not None
+    starts = [line[match.end(1) :] for line in plain.splitlines() if (match := _STARTS.match(line))]
+    on_first = site.on_first or ("" if any(map(_SCRIPTS.search, starts)) else of_batch)
+    spreads = max(site.spreads, len(starts))
     site = site._replace(inherited=(*site.inherited, *inherited), on_first=on_first)
     modules = [name.lower() for line in _LOADS.findall(text) for name in line.split()]
-    site = site._replace(is_spread=is_spread, modules=(*site.modules, *modules))
+    site = site._replace(spreads=spreads, modules=(*site.modules, *modules))
     return allocated(site)
 
 
@@ -53,46 +54,60 @@ _BATCH = (("PBS", re.compile(r"^#PBS\b", re.M)), ("LSF", re.compile(r"^#BSUB\b",
 
 
 def never_started(text: str) -> Iterator[LaunchFinding]:
-    """Yield the finding on a batch script of several tasks that starts a program of Python once.
+    """Yield the note on a batch script of several tasks that starts programs of Python alone.
 
-    Other scripts have none, nor one with a line that may start the tasks: srun, or another script.
+    Other scripts have none, nor one with a line that may start the tasks: srun, another script, an
+    unknown word before a program, or a program that is given the nodes.
     """
     site = with_directives(text, LaunchContext())
     lines: list[Line] = []
     with contextlib.suppress(InputError):
-        lines = split(text) if site.on_first and not site.is_spread else []
+        lines = split(text) if site.on_first and not site.spreads else []
     heads = [line for line in lines if line.words and line.words[0].text not in ("source", ".")]
-    scripts = [name for line in heads if (name := script_of(line.words)) is not None]
-    is_open = any(line.words[0].text.startswith(("$", "./", "/")) for line in heads)
-    if not scripts or is_open or not all(name.endswith(".py") for name in scripts):
+    scripts: dict[str, None] = {}
+    for line in heads:
+        first, *rest = (word.text for word in line.words)
+        name = script_of(line.words)
+        if name is None:
+            is_open = any(text.endswith(".py") for text in rest)
+            is_open |= any(_PYTHON.search(text) for text in rest[:-1])
+        else:
+            is_open = not name.endswith(".py") or any(map(_NAMES_NODES.search, rest))
+            scripts[name] = None
+        if is_open or first.startswith(("$", "./", "/")):
+            return
+    if not scripts:
         return
-    nodes = site.nodes or 1
+    nodes, names = site.nodes or 1, " or ".join(scripts)
     tasks = (site.slots or 1) * nodes
-    said = (
-        f"{site.on_first} runs the batch script once, on the first node: {scripts[-1]} starts once"
-    )
     if nodes > 1:
         start = {"PBS": "mpiexec", "LSF": "jsrun or mpirun"}.get(site.on_first, "srun")
-        idle = f"{said}, and nothing starts it on {count(nodes - 1, 'other')}"
-        yield warning("batch-alone", idle, f"start it with {start}")
+        yield note(
+            "batch-alone",
+            f"{site.on_first} runs the batch script on the first of {nodes} nodes only:"
+            f" {count(nodes - 1, 'node')} of the job stay{'s' * (nodes == 2)} idle, unless {names}"
+            " starts processes there",
+            f"what each node is to run starts with {start}",
+        )
     elif site.on_first == "Slurm" and tasks > 1 and site.gpus == tasks:
-        said += f". If it waits for {tasks} tasks of the job, as Lightning does, it hangs"
-        yield note("batch-alone", said, "start it with srun")
+        yield note(
+            "batch-alone",
+            f"Slurm runs the batch script as one task: if {names} waits for {tasks} tasks of the"
+            " job, as Lightning does, it hangs",
+            "what each task is to run starts with srun",
+        )
+
+
+_NAMES_NODES = re.compile(r"^--?host|[$`].*(?:node|host|tasks|nprocs)", re.I)
+"""A word that may give a program the nodes of the job."""
+_PYTHON = re.compile(r"(?:^|/)python[\d.]*$")
 
 
 _LOADS = re.compile(r"^[ \t]*(?:module (?:load|add|swap \S+)|ml(?: load)?)[ \t]+([^#;&|\n]*)", re.M)
-_REMOTE = (
-    r"^[^#\n]*?\b(?:srun|ssh|pdsh|clush|parallel|mpirun|mpiexec|prun|pbsdsh|pbs_tmrsh|blaunch|jsrun"
-    r"|aprun|horovodrun|xargs)\s"
-)
-_STARTS = re.compile(_REMOTE, re.M)
-"""A line that may start anything on other nodes."""
-_SPREADS = re.compile(
-    rf"{_REMOTE}[^\n]*?"
-    r"(?:\b(?:ba)?sh\b|torch|accelerate|\$0|\s[\"']?\$\{?\w+\}?[\"']?\s*(?:&.*)?$)",
-    re.M,
-)
-"""A line that may start on other nodes what the script runs on the first."""
+_STARTS = re.compile(rf"[^#\n]*?\b({'|'.join(map(re.escape, ELSEWHERE))})(?:\s|$)")
+"""A line that may start anything on other nodes, up to what it starts there."""
+_SCRIPTS = re.compile(r"\b(?:ba)?sh\b|torch|accelerate|\$0|\s[\"']?\$\{?\w+\}?[\"']?\s*(?:&.*)?$")
+"""A part of such a line that may start on other nodes what the script runs on the first."""
 
 
 def _substituted(text: str) -> str:

@@ -18,6 +18,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.model.names import listed
 
 
 class Spec(NamedTuple):
@@ -75,6 +76,12 @@ TRAINERS = (TORCHRUN, DEEPSPEED, ACCELERATE)
 """Launchers that start the processes of PyTorch on each node, often below another launcher."""
 ON_JOB = (FLUX, JSRUN, APRUN, PALS, AZUREML)
 """Launchers that get their nodes from a job of the site's scheduler."""
+ELSEWHERE = listed("""
+srun ibrun lrun ccc_mprun ssh rsh pdsh pssh parallel-ssh clush dsh dask-ssh parallel xargs mpirun
+mpirun_rsh mpirun.openmpi mpirun.mpich mpiexec mpiexec.hydra mpiexec.openmpi mpiexec.mpich orterun
+prterun prte prun pbsdsh pbs_tmrsh blaunch qrsh jsrun aprun horovodrun flux
+""")
+"""Programs that may start another one on other nodes."""
 
 _OTHERS = (DEEPSPEED, ACCELERATE, HOROVOD, *ON_JOB)
 TABLES = COMMON | {one: _ROWS[one.launcher.value] for one in _OTHERS}

@@ -11,9 +11,8 @@ from nccltune.launch.placement import NodePlacement, Placement
 from nccltune.launch_lint.boxes import boxes
 from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext, Prediction
 from nccltune.launch_lint.hosts import MAX_NODES, MAX_PROCESSES, hostfile, text_of
-from nccltune.launch_lint.options import DEEPSPEED
+from nccltune.launch_lint.options import DEEPSPEED, ELSEWHERE
 from nccltune.launch_lint.words import is_open, quoted, whole_number
-from nccltune.model.names import listed
 from nccltune.model.scale import count
 
 _NODE = re.compile(r"([^:@\s]+)(?::([0-9]+(?:,[0-9]+)*))?")
@@ -35,16 +34,13 @@ def predict_training(command: LaunchCommand, flavor: Flavor, site: LaunchContext
     return on_first(_accelerate(command, site), command, site)
 
 
-_ELSEWHERE = frozenset(listed("ssh pdsh clush parallel srun mpirun mpiexec xargs"))
-
-
 def on_first(found: Prediction, command: LaunchCommand, site: LaunchContext) -> Prediction:
     """Return the prediction for the first node alone, if a batch script runs the line there.
 
     The line itself may reach other nodes: `ssh HOST`, a variable, --deepspeed_hostfile.
     """
     before = [word.text for word in (*command.lead, *map(quoted, site.around))]
-    reaches = any("$" in w.partition("=")[0] or PurePath(w).name in _ELSEWHERE for w in before)
+    reaches = any("$" in w.partition("=")[0] or PurePath(w).name in ELSEWHERE for w in before)
     placement = found.placement
     if placement is None or not site.on_first or (site.nodes or 1) < 2 or reaches:
         return found
@@ -53,7 +49,7 @@ def on_first(found: Prediction, command: LaunchCommand, site: LaunchContext) -> 
     if len(placement.nodes) < 2:
         # Several chunks of PBS with fewer GPUs than the processes use may be one node.
         is_chunk = site.on_first == "PBS" and placement.most > (site.gpus or 0)
-        return found if site.is_spread or is_chunk else found._replace(awaited=1)
+        return found if site.spreads or is_chunk else found._replace(awaited=1)
     alone = placement._replace(nodes=placement.nodes[:1])
     return found._replace(placement=alone, hosts=found.hosts[:1], awaited=len(placement.nodes))
 

@@ -61,7 +61,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (f"sweep -o s {SHARED} --launcher openmpi", "without --launcher"),
         (f"sweep -o s {SHARED} --set processes=per-node", "needs a process for each rank"),
         (f"sweep -o s {SHARED} --replay h200x4-as-4-nodes", "takes NCCL, GPUs and nodes"),
-        ("sweep -o s --policies", "no such option: --policies"),
+        ("sendrecv sweep -o s --policies", "no such option: --policies"),
         ("sweep -o s --library x", "no such option: --library"),
         ("verify study --replay x --gpus 4", REPLAY),
         ("verify study --budget 0", "budget"),

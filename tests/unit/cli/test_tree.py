@@ -263,6 +263,13 @@ def test_quiet_leaves_out_hints_and_verbose_adds_what_is_written(
         (["sweep", "--p2p"], "it is now: nccltune ab"),
         (["run", "--", "all_reduce_perf", "-b", "8"], "it is now: nccltune launch run"),
         (["launch", "run", "--gpus-per-node", "8"], "it is now: --gpus"),
+        (["launch", "sweep"], "it is now: nccltune launch run --choice CHOICE -- PROGRAM"),
+        (["sendrecv", "sweep", "--policies"], "it is now: nccltune ab NCCLTUNE_SENDRECV_POLICY="),
+        (
+            ["topo", "convert", "--cpus", "2"],
+            "it is now: nccltune topo convert FILE, of the host's",
+        ),
+        (["topo", "convert", "--switches=2"], "it is now: nccltune topo convert FILE, of the host"),
         (["sweep", "--bugdet", "3"], "did you mean '--budget'? nccltune sweep --help"),
         (["analyse"], "did you mean 'analyze'?"),
         (["topo", "shwo"], "did you mean 'show'?"),

@@ -98,6 +98,8 @@ BATCH = """#!/bin/bash
 #SBATCH --ntasks-per-node=4
 #SBATCH --gpus-per-node=4
 source env.sh
+which python
+export MASTER_ADDR=$(scontrol show hostnames | head -n 1)
 python t.py --epochs 2
 """
 OF_NODES = "accelerate launch --num_machines ${{inputs.nodes}} --num_processes 32 --machine_rank"
@@ -374,27 +376,40 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         ({"a.yml": AZURE.replace("COMMAND", "python t.py")}, "Write NCCL_DEBUG=INFO", "fixed"),
         (
             {"j.sh": BATCH},
-            "t.py starts once, and nothing starts it on 1 other. Start it with srun",
-            "hint",
+            "on the first of 2 nodes only: 1 node of the job stays idle, unless t.py starts proc",
+            "warning",
         ),
         (
             {"j.sh": BATCH.replace("=2", "=1")},
-            "If it waits for 4 tasks of the job, as Li",
+            "if t.py waits for 4 tasks of the job, as Li",
             "warning",
         ),
         (
             {"j.sh": "#!/bin/sh\n#PBS -l select=2:ngpus=4\npython t.py\n"},
-            "PBS runs the batch script once, on the first node: t.py starts once",
+            "PBS runs the batch script on the first of 2 nodes only: 1 node",
             "srun",
         ),
         (
             {"j.sh": f"{BATCH}srun python t.py\n"},
             "8 processes, 4 on each of 2 nodes",
-            "starts once",
+            "batch script",
         ),
-        ({"j.sh": f"{BATCH}$RUN python t.py\n"}, "no launch command", "starts once"),
-        ({"j.sh": f"{BATCH}bash run.sh\n"}, "no launch command", "starts once"),
-        ({"j.sh": BATCH.replace("=2", "=1").replace("=4", "=2", 1)}, "no launch", "starts once"),
+        ({"j.sh": f"{BATCH}$RUN python t.py\n"}, "no launch command", "batch script"),
+        *(
+            ({"j.sh": f"{BATCH}{line}\n"}, "no launch command", "batch script")
+            for line in (
+                "ibrun python t.py",
+                "ccc_other python t.py",
+                "run() { rsh b python t.py; }",
+                "ccc_other python -m t",
+                "python t.py --nodes $SLURM_JOB_NODELIST",
+                "NODES=$(scontrol show hostnames)\npython t.py --on $NODES",
+                "python t.py --hostfile h",
+            )
+        ),
+        ({"j.sh": f"{BATCH}python u.py\n"}, "unless t.py or u.py starts processes", "warning"),
+        ({"j.sh": f"{BATCH}bash run.sh\n"}, "no launch command", "batch script"),
+        ({"j.sh": BATCH.replace("=2", "=1").replace("=4", "=2", 1)}, "no launch", "batch script"),
         ({"s.yaml": SKYPILOT.replace("COMMAND", OF_TORCH)}, "Write NCCL_DEBUG=INFO", "ok"),
         ({"k.yaml": KUSTOMIZATION}, "2 nodes of 4 get no process. For 4 nodes: -n 32", "ok"),
         (

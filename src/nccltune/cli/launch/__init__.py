@@ -38,6 +38,12 @@ class _LaunchGroup(LazyGroup):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_LaunchGroup, sections=SECTIONS, package="nccltune.cli.launch", epilog=EPILOG)
+@click.group(
+    cls=_LaunchGroup,
+    sections=SECTIONS,
+    package="nccltune.cli.launch",
+    moved={"sweep": "launch run --choice CHOICE -- PROGRAM"},
+    epilog=EPILOG,
+)
 def command() -> None:
     """Start tests with Open MPI, MPICH, Intel MPI, Slurm or Kubernetes."""

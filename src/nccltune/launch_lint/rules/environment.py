@@ -15,8 +15,10 @@ from nccltune.launch_lint.finding import (
     error,
     warning,
 )
+from nccltune.launch_lint.options import OPENMPI_5
 from nccltune.launch_lint.rules.variables import edits_of
 from nccltune.launch_lint.source import SHELLS
+from nccltune.launch_lint.words import is_open
 from nccltune.model.nccl_variables import table
 
 _FOR_PROCESSES = (
@@ -75,11 +77,19 @@ def not_exported(view: View) -> Iterator[LaunchFinding]:
 
 
 def _by_srun(view: View) -> bool:
-    """Return whether Open MPI starts its daemons with srun, which passes the whole environment."""
+    """Return whether Open MPI starts its daemons with srun, which passes the whole environment.
+
+    An option of mpirun for `plm`, else a variable, names another way: `rsh`, `^slurm`.
+    """
     export, words = view.site.asked("export"), " ".join(w.text for w in view.command.words)
     is_all = export is None or "ALL" in export.value.split(",")
     is_of_slurm = view.flavor.launcher is Launcher.OPENMPI and view.site.on_first == "Slurm"
-    return is_of_slurm and is_all and re.search(r"\b(?:plm|launch-agent)\b", words) is None
+    names = ("OMPI_MCA_plm", *["PRTE_MCA_plm"] * (view.flavor == OPENMPI_5))
+    ways = [v.value for v in view.variables if v.option is None and v.name in names and v.value]
+    ways += re.findall(r"mca plm (\S+)", words)
+    way = ways[-1] if ways else "slurm"
+    is_slurm = is_open(way) or ("slurm" in re.split(r"[\^,]", way)) is not way.startswith("^")
+    return is_of_slurm and is_all and is_slurm and "--launch-agent" not in words
 
 
 def unexported(view: View) -> Iterator[LaunchFinding]:

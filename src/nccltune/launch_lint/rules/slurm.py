@@ -84,7 +84,10 @@ def export(view: View) -> Iterator[LaunchFinding]:
 
 
 def idle_nodes(view: View) -> Iterator[LaunchFinding]:
-    """Find `#SBATCH --nodes=10 --ntasks=1` and `srun python t.py`, which leaves 9 nodes idle."""
+    """Find `#SBATCH --nodes=10 --ntasks=1` and `srun python t.py`, which leaves 9 nodes idle.
+
+    Another line, or one that runs at the same time, may start processes on the other nodes.
+    """
     nodes, total = _option(view, "nodes"), view.site.asked("total")
     own = view.command.last("total")
     if view.flavor.launcher is not Launcher.SLURM or nodes is None or total is None or own:
@@ -92,13 +95,18 @@ def idle_nodes(view: View) -> Iterator[LaunchFinding]:
     have, started = whole_number(nodes.value), whole_number(total.value)
     is_job = view.program is not None or script_of(view.command.program) is not None
     waits = view.prediction.inner is not None and view.prediction.inner.nodes != 1
-    if have and started and started < have and is_job and not waits:
+    is_alone = view.site.spreads < 2 and _BEHIND.search(view.command.tail) is None
+    if have and started and started < have and is_job and is_alone and not waits:
         yield warning(
             "idle-nodes",
             f"{total.text} is the number of all processes: {count(have - started, 'node')} of"
             f" {have} ({nodes.text}) get{'s' * (have - started == 1)} none",
             f"write --ntasks-per-node=1 for one on each, or ask for {count(started, 'node')}",
         )
+
+
+_BEHIND = re.compile(r"(?<![>|&])&(?![>&])")
+"""The `&` that starts a command in the background."""
 
 
 def _assigns(part: str) -> bool:
