@@ -295,6 +295,16 @@ _PG = "[PG ID 1 PG GUID {}(x) Rank {}] Timeout at NCCL work: {}, last enqueued N
             _watchdog(3, "4 ALLREDUCE") + _watchdog(0, "4 ALLREDUCE"),
             ["SeqNum 4 ALLREDUCE of 8 elements: ranks 0, 3; no timeout of ranks 1, 2"],
         ),
+        # Numbers that no rank has do not decide the memory.
+        (_watchdog(0, "4 REDUCE") + _watchdog(99999999999, "4 REDUCE"), []),
+        (_watchdog(0, "4 REDUCE") + _watchdog(1, "9" * 5000 + " REDUCE"), []),
+        (
+            _watchdog(0, "4 REDUCE") + _watchdog(999999, "4 REDUCE"),
+            [
+                "SeqNum 4 REDUCE of 8 elements: ranks 0, 999999; "
+                "no timeout of ranks 1, 2, 3, 4, 5, 6, 7, 8 and 999990 more"
+            ],
+        ),
         # Ranks that a person names, and lines that were left out, are not missing.
         (_watchdog(2, "4 ALLREDUCE") + _watchdog(0, "4 ALLREDUCE") + "rank 1 has the same\n", []),
         (_watchdog(2, "4 ALLREDUCE") + "  ...\n" + _watchdog(0, "4 ALLREDUCE"), []),
