@@ -15,8 +15,8 @@ _CALL = re.compile(
 )
 # "[PG ID 1 PG GUID 3 Rank 0] ... at work: 126", "[PG 1 Rank 0] Timeout at NCCL work: 126"
 _GROUP = re.compile(
-    r"\[PG (?:ID \d+ PG GUID )?(?P<group>[^\s(\]]{1,80})[^\]\n]{0,80} Rank (?P<rank>\d{1,6})\].{0,200}?"
-    r" (?:at |NCCL |id: |sequence ){1,9}(?:work|id): (?P<number>\d{1,19})"
+    r"\[PG (?:ID \d+ PG GUID )?(?P<group>[^\s(\]]{1,80})[^\]\n]{0,80} Rank (?P<rank>\d{1,6})\]"
+    r".{0,200}? (?:at |NCCL |id: |sequence ){1,9}(?:work|id): (?P<number>\d{1,19})"
 )
 # Calls of which all ranks have the same number of elements.
 _EQUAL = ("ALLREDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE", "BROADCAST", "REDUCE")
@@ -53,7 +53,9 @@ def ranks_apart(text: str) -> tuple[FailureLine, ...]:
         if any(_PAIRS.search(call) for _, call in calls):
             continue
         missing = max(ranks) + 1 - len(ranks)
-        said = "; ".join(f"{call}: {_ranks(of, len(of))}" for (_, call), of in sorted(calls.items())[:_MOST])
+        said = "; ".join(
+            f"{call}: {_ranks(of, len(of))}" for (_, call), of in sorted(calls.items())[:_MOST]
+        )
         kind = "watchdog"
         if len(calls) > 1:
             said += f"; and {len(calls) - _MOST} more calls" if len(calls) > _MOST else ""
