@@ -106,7 +106,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         _mark(
             rb"<nvidia_smi_log|=NVSMI LOG=|^[ \t]+CliqueId\s+: |^[ \t]+(?:"
             + SECTION.encode()
-            + rb")\n\s+\w+[^\n]*(?: : |\n[^\n]* : )"
+            + rb")\n\s{1,80}\w[^\n]{0,200}(?: : |\n[^\n]{0,200} : )"
             rb"|^GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:"
         ),
     ),
@@ -114,7 +114,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         "nvidia-smi",
         _mark(
             rb"\| NVIDIA-SMI \S+|^GPU \d{1,4}: (?=[^\n]*\(UUID: )[^\n]*\n(?![ \t]+Link |NVML: )"
-            rb"|^GPU \d{1,4}: [^\n]*\(UUID: [^\n]*\Z"
+            rb"|^GPU \d{1,4}: (?>[^\n]*\(UUID: [^\n]*)\Z"
             rb"|^(?=[a-z])(?=[^\n]*\b(?:pci\.bus_id|driver_version|pcie\.link\.|memory\.(?:total|used)"
             rb"|compute_cap|fabric\.st|clocks[._]|temperature\.gpu|utilization\.gpu|ecc\.errors"
             rb"|persistence_mode|gpu_name|mig\.mode))[a-z][\w.]+(?: \[[\w/%]+\])?(?:,|$)"
@@ -138,7 +138,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     (
         "p2p-r",
         _mark(
-            rb"^(?:[^\n]*\bGPU1\b[^\n]*\n)?[ \t]*GPU\d+\s+(?:(?:X|OK|[CGT]?NS|DR|U)\s+)*"
+            rb"^(?>[^\n]*\bGPU1\b[^\n]*\n)?[ \t]*GPU\d+\s+(?:(?:X|OK|[CGT]?NS|DR|U)\s+)*"
             rb"(?:OK|[CGT]?NS|DR)\b"
         ),
     ),

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from nccltune.doctor.evidence.elsewhere import read_elsewhere
-from nccltune.doctor.evidence.parsers.completions import completions
 from nccltune.doctor.evidence.parsers.failures import (
     lone_ranks,
     parse_failures,
@@ -214,6 +213,13 @@ def test_lines_that_state_no_failure() -> None:
 def test_a_connection_that_is_tried_often(tries: str, kinds: list[str]) -> None:
     line = f"NCCL INFO x: connect returned No route to host, retrying ({tries}) after sleep for 3 s"
     assert [one.kind for one in parse_failures(f"h1:1:2 [0] {line}\n")] == kinds
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("words", ["returned ", "Last NCCL warning(error)'"])
+def test_long_lines_of_a_connection_or_of_xla_end(words: str) -> None:
+    text = f"a:1:2 [0] NCCL INFO {words * (1_000_000 // len(words))}\nConnection refused\n"
+    assert [(one.kind, one.line) for one in parse_failures(text)] == [("network", 2)]
 
 
 @pytest.mark.parametrize(
