@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nccltune.doctor.evidence.elsewhere import read_elsewhere
+from nccltune.doctor.evidence.parsers.completions import completions
 from nccltune.doctor.evidence.parsers.failures import (
     lone_ranks,
     parse_failures,
@@ -240,6 +241,13 @@ def test_completions_of_libmlx5(syndrome: str, kind: str, said: str, tmp_path: P
     ((one,),) = (facts.named("failures") for facts in found.values())
     assert (one["kind"], one["count"], one["where"][-2:]) == (kind, 2, ":2")
     assert one["text"].endswith(said)
+
+
+@pytest.mark.timeout(120)
+def test_each_of_many_completions_counts() -> None:
+    dump = "mlx5: h1: got completion with error:\n" + 3 * f"{'0' * 8}\n" + "{0} 00008813 {0} {0}\n"
+    (one,) = completions("a\n" + 50_000 * dump.format("0" * 8))
+    assert (one.times, one.line) == (50_000, 2)
 
 
 def _watchdog(rank: int, call: str, elements: int = 8, prefix: str = "") -> str:
