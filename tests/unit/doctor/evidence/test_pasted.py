@@ -25,7 +25,7 @@ from nccltune.doctor.facts.network import (
     LinkErrors,
     NicCounter,
 )
-from nccltune.doctor.facts.node import NODE_MODULES, NODE_SERVICES
+from nccltune.doctor.facts.node import NODE_MODULES, NODE_SERVICES, SHM_BYTES
 from nccltune.doctor.facts.results import FAILURES, TESTS
 from nccltune.doctor.facts.settings import SETTINGS
 from nccltune.doctor.facts.topo import TOPO_DEVICES
@@ -718,3 +718,20 @@ def test_topologies_of_two_nodes_in_a_post(tmp_path: Path) -> None:
 
 
 LOG_LINE = "a:1:2 [0] NCCL INFO NET/Socket : Using eth0\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "size"),
+    [
+        ("df4.txt", "", None),
+        ("df.txt", "", None),
+        ("df4.txt", "$ df -h /\n", None),
+        ("df4.txt", "$ df -h /dev/shm\n", 0),
+        ("df-shm.txt", "", 0),
+    ],
+)
+def test_df_of_another_folder(name: str, command: str, size: int | None, tmp_path: Path) -> None:
+    table = "Filesystem  Size  Used Avail Use% Mounted on\noverlay  98G  40G  53G  43% /\n"
+    put(tmp_path, f"n1/{name}", command + table)
+    (facts,) = folder_facts(tmp_path)
+    assert facts.value(SHM_BYTES) == size
