@@ -55,7 +55,11 @@ from nccltune.formats.topology.cpu_list import cpus_of
 
 T = TypeVar("T")
 _SHM = "/dev/shm"  # noqa: S108  # read, never written
-_PARENT_ONLY = re.compile(r"\AFilesystem [^\n]*\n[^\n]* /(?:dev)?\s*\Z")
+_PARENT_ONLY = re.compile(
+    r"\A\s*(?P<asked>[^\n]{0,80}\bdf [^\n]{0,80}/dev/shm/?[ \t\r]*\n)?"
+    r"Filesystem [^\n]*\n[^\n]* /(?:dev)?\s*\Z"
+)
+_SHM_FILE = re.compile(r"df[-_](?:dev[-_])?shm\b[^/]*\Z")
 _CPU = "/sys/devices/system/cpu/"
 _CONTAINER = re.compile(r"docker|kubepods|containerd|crio|libpod|lxc|garden", re.IGNORECASE)
 
@@ -274,7 +278,10 @@ def _shared_memory(evidence: NodeEvidence, facts: Facts) -> None:
     if df is not None:
         space = parse_df(df[0], _SHM)
         # If df printed the file system of a parent folder, nothing is mounted at /dev/shm.
-        if space is not None or _PARENT_ONLY.search(df[0]):
+        # df prints the same row for other folders: the command or the file has to name this one.
+        parent = _PARENT_ONLY.search(df[0])
+        asked = not df[1].is_file or _SHM_FILE.search(df[1].source) is not None
+        if space is not None or (parent is not None and (asked or parent["asked"])):
             size, free, line = space or (0, 0, None)
             facts.add(SHM_BYTES, size, df[1].place(line))
             facts.add(SHM_FREE_BYTES, free, df[1].place(line))

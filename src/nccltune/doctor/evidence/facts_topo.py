@@ -80,7 +80,7 @@ def _read(evidence: NodeEvidence, raw: Raw) -> Topology | None:
 
 def _topology(text: str) -> Topology | str:
     try:
-        return read_topology(cut_out(text).encode(), "topology")
+        return read_topology(cut_out(text.encode()), "topology")
     except InputError as error:
         return error.message
 

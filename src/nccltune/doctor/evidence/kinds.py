@@ -22,6 +22,7 @@ from nccltune.doctor.evidence.parsers.kernel_log import (
     without_kernel_lines,
 )
 from nccltune.formats.text.lines import encoding_of
+from nccltune.formats.topology.xml_tree import dumps_in
 
 HEAD_BYTES = 1 << 14
 MOST_PARTED = 1 << 20
@@ -106,7 +107,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         _mark(
             rb"<nvidia_smi_log|=NVSMI LOG=|^[ \t]+CliqueId\s+: |^[ \t]+(?:"
             + SECTION.encode()
-            + rb")\n\s+\w+[^\n]*(?: : |\n[^\n]* : )"
+            + rb")\n\s{1,80}\w[^\n]{0,200}(?: : |\n[^\n]{0,200} : )"
             rb"|^GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:"
         ),
     ),
@@ -114,7 +115,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         "nvidia-smi",
         _mark(
             rb"\| NVIDIA-SMI \S+|^GPU \d{1,4}: (?=[^\n]*\(UUID: )[^\n]*\n(?![ \t]+Link |NVML: )"
-            rb"|^GPU \d{1,4}: [^\n]*\(UUID: [^\n]*\Z"
+            rb"|^GPU \d{1,4}: (?>[^\n]*\(UUID: [^\n]*)\Z"
             rb"|^(?=[a-z])(?=[^\n]*\b(?:pci\.bus_id|driver_version|pcie\.link\.|memory\.(?:total|used)"
             rb"|compute_cap|fabric\.st|clocks[._]|temperature\.gpu|utilization\.gpu|ecc\.errors"
             rb"|persistence_mode|gpu_name|mig\.mode))[a-z][\w.]+(?: \[[\w/%]+\])?(?:,|$)"
@@ -138,7 +139,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     (
         "p2p-r",
         _mark(
-            rb"^(?:[^\n]*\bGPU1\b[^\n]*\n)?[ \t]*GPU\d+\s+(?:(?:X|OK|[CGT]?NS|DR|U)\s+)*"
+            rb"^(?>[^\n]*\bGPU1\b[^\n]*\n)?[ \t]*GPU\d+\s+(?:(?:X|OK|[CGT]?NS|DR|U)\s+)*"
             rb"(?:OK|[CGT]?NS|DR)\b"
         ),
     ),
@@ -227,8 +228,6 @@ _DOCUMENTS = frozenset(
     {*("topology", "graph", "gcloud", "aws-topology", "aws-instance-type", "cloud-metadata"), INDEX}
 )
 """Items that are a whole file, never one of the outputs in a text."""
-_DUMP = re.compile(rb"^[ \t]*<system\b", re.M)
-"""Start of a topology in the words of a post or between a log's lines."""
 # Marks that are tried only if the file is named after the item. They also match other files.
 # For GPUs without NVLink, `nvidia-smi nvlink -s` prints the GPU line only.
 _HINTED = {
@@ -341,7 +340,9 @@ def kinds_of(name: str, data: bytes, *, collected: bool = False) -> FileItems:
     sections = {} if head.lstrip()[:1] in (b"<", b"{") else _sections(data[:MOST_PARTED])
     if is_named:
         sections = {hint if item == same else item: spans for item, spans in sections.items()}
-    unclear = {item: _machines(item, data, bool(printed)) for item in sections}
+    unclear = {
+        item: _machines(item, spans, data, bool(printed)) for item, spans in sections.items()
+    }
     unclear = {item: spans for item, spans in unclear.items() if spans}
     found = [item for item in sections if item not in (OUTPUT, *unclear)]
     if printed or unclear or (found and len(sections) > 1):
@@ -412,11 +413,16 @@ def _several(
     return FileItems(items, sure=True, sections=parts, unclear=unclear)
 
 
-def _machines(item: str, data: bytes, beside_log: bool) -> list[tuple[int, int]]:
+def _machines(
+    item: str, spans: Sequence[tuple[int, int]], data: bytes, beside_log: bool
+) -> list[tuple[int, int]]:
     """Return the offsets of the outputs of a tool on several machines, none for one machine.
 
     Of a tool that no log is beside, a reader takes both, except two matrices.
     """
+    if item == "topology" and len(spans) > 1:
+        # The first section has the words before it, which name its machine.
+        return [(data.rfind(b"<system", *spans[0]), spans[0][1]), *spans[1:]]
     if item not in _ONCE or not (beside_log or item == "topo"):
         return []
     starts: list[int] = []
@@ -465,16 +471,15 @@ def _sections(data: bytes) -> dict[str, list[tuple[int, int]]]:
             at = before if _COMMAND.match(text, before, at) else at
             begin, offset = places[bisect_right(begins, at) - 1]
             starts.setdefault(at - begin + offset, item)
-    dump = _DUMP.search(text)
-    end = text.rfind(b"</system>") if dump else -1
-    if dump is not None and end > dump.end():
-        at, after = (
-            offset + at - begin
-            for at in (dump.start(), end)
-            for begin, offset in (places[bisect_right(begins, at) - 1],)
-        )
-        starts = {start: item for start, item in starts.items() if not at <= start <= after}
-        starts |= {at: "topology", after + len(b"</system>"): ""}
+    for dump in dumps_in(text):
+        if text[dump[0] : dump[1]].endswith(b"</system>"):
+            at, after = (
+                offset + at - begin
+                for at in (dump[0], dump[1] - 1)
+                for begin, offset in (places[bisect_right(begins, at) - 1],)
+            )
+            starts = {start: item for start, item in starts.items() if not at <= start <= after}
+            starts |= {at: "topology", after + 1: ""}
     # NCCL's log ends an output.
     if places[0][1]:
         starts[0] = ""

@@ -19,7 +19,7 @@ MAX_ELEMENTS = 1 << 17
 _NOT_NEWLINE = re.compile(r"[^\n]+")
 _INTEGER = re.compile(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
 _FLOAT = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?")
-_ROOT = re.compile(r"^[ \t]*<(system|graphs)\b", re.M)
+_ENDS = re.compile(rb"^[ \t]*<(system|graphs)\b|</(system|graphs)>", re.M)
 _LONG_MAX = (1 << 63) - 1
 
 
@@ -133,15 +133,27 @@ def read_tree(data: bytes, source: str) -> Document:
     return Document(builder.root, builder.declared)
 
 
-def cut_out(text: str) -> str:
-    """Return the topology or the graphs in a text that people wrote around them, on their lines."""
-    match = None if text.lstrip("\ufeff \t\r\n").startswith("<") else _ROOT.search(text)
-    end = text.rfind(f"</{match[1]}>") if match else -1
-    if match is None or end < match.end():
-        return text
-    return (
-        "\n" * text.count("\n", 0, match.start()) + text[match.start() : text.index(">", end) + 1]
-    )
+def dumps_in(data: bytes) -> list[tuple[int, int]]:
+    """Return the offsets of each topology and of each graphs in a text that people wrote around
+    them, one for equal ones. A dump that was cut off before the next one begins is left out."""
+    found: dict[bytes, tuple[int, int]] = {}
+    begun = None
+    for match in _ENDS.finditer(data):
+        if match[1]:
+            begun = match
+        elif begun is not None and match[2] == begun[1]:
+            span = (begun.start(), match.end())
+            found.setdefault(data[slice(*span)].strip(), span)
+            begun = None
+    return list(found.values())
+
+
+def cut_out(data: bytes) -> bytes:
+    """Return the first topology or graphs in a text with words around them, on their lines."""
+    spans = [] if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<") else dumps_in(data)
+    for start, end in spans[:1]:
+        return b"\n" * data.count(b"\n", 0, start) + data[start:end]
+    return data
 
 
 def blank_comments(text: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from nccltune.formats.topology.graph_xml import Graphs, read_graphs
 from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.formats.topology.nvidia_smi_matrix import looks_like_matrix, read_matrix, smi_topology
-from nccltune.formats.topology.xml_tree import MAX_BYTES, blank_comments, cut_out
+from nccltune.formats.topology.xml_tree import MAX_BYTES, blank_comments, cut_out, dumps_in
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Topology
 from nccltune.study.files import TOPOLOGY_FILES
@@ -41,7 +41,10 @@ def load(data: bytes, source: str) -> Topology | Graphs:
         what = "is neither XML nor the matrix of nvidia-smi topo -m"
         raise InputError("is empty" if not head.strip() else what, where=source, hint=_HOW)
     if head.lstrip("\ufeff \t\r\n")[:1] not in ("<", "") and len(data) <= MAX_BYTES:
-        data = cut_out(data.decode("utf-8", errors="replace")).encode()
+        if (count := len(dumps_in(data))) > 1:
+            hint = "give each as a file of its own"
+            raise InputError(f"has {count} topologies or graphs", where=source, hint=hint)
+        data = cut_out(data)
     if re.search(r"<graphs[\s>/]", blank_comments(head)):
         return read_graphs(data, source)
     return read_topology(data, source)

@@ -216,6 +216,13 @@ def test_a_connection_that_is_tried_often(tries: str, kinds: list[str]) -> None:
     assert [one.kind for one in parse_failures(f"h1:1:2 [0] {line}\n")] == kinds
 
 
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("words", ["returned ", "Last NCCL warning(error)'"])
+def test_long_lines_of_a_connection_or_of_xla_end(words: str) -> None:
+    text = f"a:1:2 [0] NCCL INFO {words * (1_000_000 // len(words))}\nConnection refused\n"
+    assert [(one.kind, one.line) for one in parse_failures(text)] == [("network", 2)]
+
+
 @pytest.mark.parametrize(
     ("syndrome", "kind", "said"),
     [
@@ -234,6 +241,13 @@ def test_completions_of_libmlx5(syndrome: str, kind: str, said: str, tmp_path: P
     ((one,),) = (facts.named("failures") for facts in found.values())
     assert (one["kind"], one["count"], one["where"][-2:]) == (kind, 2, ":2")
     assert one["text"].endswith(said)
+
+
+@pytest.mark.timeout(120)
+def test_each_of_many_completions_counts() -> None:
+    dump = "mlx5: h1: got completion with error:\n" + 3 * f"{'0' * 8}\n" + "{0} 00008813 {0} {0}\n"
+    (one,) = completions("a\n" + 50_000 * dump.format("0" * 8))
+    assert (one.times, one.line) == (50_000, 2)
 
 
 def _watchdog(rank: int, call: str, elements: int = 8, prefix: str = "") -> str:
@@ -294,6 +308,16 @@ _PG = "[PG ID 1 PG GUID {}(x) Rank {}] Timeout at NCCL work: {}, last enqueued N
         (
             _watchdog(3, "4 ALLREDUCE") + _watchdog(0, "4 ALLREDUCE"),
             ["SeqNum 4 ALLREDUCE of 8 elements: ranks 0, 3; no timeout of ranks 1, 2"],
+        ),
+        # Numbers that no rank has do not decide the memory.
+        (_watchdog(0, "4 REDUCE") + _watchdog(99999999999, "4 REDUCE"), []),
+        (_watchdog(0, "4 REDUCE") + _watchdog(1, "9" * 5000 + " REDUCE"), []),
+        (
+            _watchdog(0, "4 REDUCE") + _watchdog(999999, "4 REDUCE"),
+            [
+                "SeqNum 4 REDUCE of 8 elements: ranks 0, 999999; "
+                "no timeout of ranks 1, 2, 3, 4, 5, 6, 7, 8 and 999990 more"
+            ],
         ),
         # Ranks that a person names, and lines that were left out, are not missing.
         (_watchdog(2, "4 ALLREDUCE") + _watchdog(0, "4 ALLREDUCE") + "rank 1 has the same\n", []),

@@ -162,3 +162,18 @@ def test_files_of_which_nothing_was_used_are_named(tmp_path: Path) -> None:
         "a-topo.xml": "n1/b-topo.xml was read in its place",
         "core.bin": "is a binary file",
     }
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ("    Fabric\n        State : Completed\n", ("nvidia-smi-q",)),
+        ("    Fabric\n        State\n            Now : Completed\n", ("nvidia-smi-q",)),
+        ("    Fabric\n   " + "a" * 1_000_000, ()),
+        ("GPU1 " * 200_000 + "\nx\n", ()),
+    ],
+    ids=["field", "title", "word", "gpu"],
+)
+def test_a_long_line_is_tried_once(text: str, items: tuple[str, ...]) -> None:
+    assert kinds_of("x.txt", text.encode()).items[:1] == items

@@ -110,6 +110,7 @@ def test_kernel_texts() -> None:
     assert parse_df(texts.DF.replace("1024-blocks", "Size"), "/dev/shm") is None
     human = "Filesystem      Size  Used Avail Use% Mounted on\ntmpfs  2.0G  2.0G  0 100% /dev/shm\n"
     assert parse_df(human, "/dev/shm") == (2 << 30, 0, 2)
+    assert parse_df(f"$ df -H /dev/shm\n{human}", "/dev/shm") == (2 * 10**9, 0, 3)
     assert parse_df(texts.DF.replace("65536", "9" * 18), "/dev/shm") is None
     assert parse_huge_pages(texts.MEMINFO) == 512
     assert parse_services(texts.SERVICES) == {

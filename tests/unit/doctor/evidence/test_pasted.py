@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nccltune.doctor.evidence.elsewhere import read_elsewhere
 from nccltune.doctor.evidence.kinds import kinds_of
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
@@ -24,13 +25,14 @@ from nccltune.doctor.facts.network import (
     LinkErrors,
     NicCounter,
 )
-from nccltune.doctor.facts.node import NODE_MODULES, NODE_SERVICES
+from nccltune.doctor.facts.node import NODE_MODULES, NODE_SERVICES, SHM_BYTES
 from nccltune.doctor.facts.results import FAILURES, TESTS
 from nccltune.doctor.facts.settings import SETTINGS
 from nccltune.doctor.facts.topo import TOPO_DEVICES
 from nccltune.doctor.result import RuleVerdict
 from nccltune.doctor.rulebase import rule_base
 from nccltune.doctor.summary import verdict_words
+from nccltune.model.errors import InputError
 from nccltune.topology.files.load import load_topology
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.node import folder_facts, put
@@ -654,11 +656,7 @@ def test_an_error_of_another_service_in_the_journal_is_of_no_job(
     assert [one["text"] for one in facts.named(FAILURES.name)] == [line.format("python3").strip()]
 
 
-@pytest.mark.parametrize(
-    "before", ["Our machine:\n", "a:1:2 [0] NCCL INFO NET/Socket : Using eth0\n"]
-)
-def test_topology_in_the_words_of_a_post(before: str, tmp_path: Path) -> None:
-    dump = """\
+DUMP = """\
 <system version="1">
   <cpu numaid="0" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="106">
     <pci busid="0000:09:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">
@@ -667,7 +665,13 @@ def test_topology_in_the_words_of_a_post(before: str, tmp_path: Path) -> None:
   </cpu>
 </system>
 """
-    put(tmp_path, "post.txt", f"{before}{dump}Thanks!\n")
+
+
+@pytest.mark.parametrize(
+    "before", ["Our machine:\n", "a:1:2 [0] NCCL INFO NET/Socket : Using eth0\n"]
+)
+def test_topology_in_the_words_of_a_post(before: str, tmp_path: Path) -> None:
+    put(tmp_path, "post.txt", f"{before}{DUMP}It ends with </system>. Thanks!\n")
     ((device,),) = (facts.value(TOPO_DEVICES) for facts in folder_facts(tmp_path))
     assert (device.bus_id, device.width) == ("0000:09:00.0", 16)
     assert len(load_topology(tmp_path / "post.txt").cpus[0].devices) == 1
@@ -693,3 +697,41 @@ def test_a_table_of_rocm_smi_is_named_as_not_used(tmp_path: Path) -> None:
     assert [one.why.partition(":")[0] for one in facts.unused] == [
         "its table of GPUs decides nothing"
     ]
+
+
+def test_topologies_of_two_nodes_in_a_post(tmp_path: Path) -> None:
+    other = DUMP.replace(":09:", ":0a:")
+    post = tmp_path / "post.txt"
+    post.write_text(f"First node:\n{DUMP}Second node:\n{other}{LOG_LINE}")
+    found = read_elsewhere([post])
+    assert found is not None
+    devices = {name: facts.value(TOPO_DEVICES) for name, facts in found.items()}
+    assert {name: one[0].bus_id for name, one in devices.items() if one} == {
+        "First node": "0000:09:00.0",
+        "Second node": "0000:0a:00.0",
+    }
+    with pytest.raises(InputError, match="has 2 topologies"):
+        load_topology(post)
+    # A dump of which the end is missing, and one that two ranks wrote.
+    post.write_text(f"Cut:\n{DUMP[:200]}\nWhole:\n{other}Again:\n{other}")
+    assert load_topology(post).cpus[0].devices[0].bus_id == "0000:0a:00.0"
+
+
+LOG_LINE = "a:1:2 [0] NCCL INFO NET/Socket : Using eth0\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "size"),
+    [
+        ("df4.txt", "", None),
+        ("df.txt", "", None),
+        ("df4.txt", "$ df -h /\n", None),
+        ("df4.txt", "$ df -h /dev/shm\n", 0),
+        ("df-shm.txt", "", 0),
+    ],
+)
+def test_df_of_another_folder(name: str, command: str, size: int | None, tmp_path: Path) -> None:
+    table = "Filesystem  Size  Used Avail Use% Mounted on\noverlay  98G  40G  53G  43% /\n"
+    put(tmp_path, f"n1/{name}", command + table)
+    (facts,) = folder_facts(tmp_path)
+    assert facts.value(SHM_BYTES) == size

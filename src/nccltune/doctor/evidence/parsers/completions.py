@@ -24,13 +24,10 @@ def completions(text: str) -> tuple[FailureLine, ...]:
         code = match["syndrome"]
         status = _STATUSES.get(code, 0)
         said = f"syndrome 0x{code}{f' (status {status})' * (status > 0)}, vendor {match['vendor']}"
-        line = text.count("\n", 0, match.start()) + 1
-        known = found.get(code)
-        found[code] = (
-            known._replace(times=known.times + 1)
-            if known
-            else FailureLine(
-                status_kind(status), f"{match['line'].strip()[:LONGEST]} {said}", line, 1
-            )
-        )
+        if code in found:
+            found[code] = found[code]._replace(times=found[code].times + 1)
+        else:
+            line = text.count("\n", 0, match.start()) + 1
+            said = f"{match['line'].strip()[:LONGEST]} {said}"
+            found[code] = FailureLine(status_kind(status), said, line, 1)
     return tuple(found.values())

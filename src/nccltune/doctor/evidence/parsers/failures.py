@@ -317,13 +317,13 @@ _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 # Lines that only mention a failure: comments, echoed code, log calls.
 _QUOTED = re.compile(r"^\s*(?://|echo |if |elif |except |raise |print\(|logger\.)")
 _INFO = "NCCL INFO"
-_TRIED = re.compile(r"returned [^,]+, retrying \((\d+)/(\d+)\)")
+_TRIED = re.compile(r"returned [^,]{1,200}, retrying \((\d{1,9})/(\d{1,9})\)")
 _WARN = "NCCL WARN"
 # NCCL's last warning without the words NCCL WARN: PyTorch prints it in the line after "Last error",
 # XLA in quotes.
 _LAST_ERROR = re.compile(
     r"^.*\bLast error:[ \t]*\n(?P<line>[^\n]+)"
-    r"|^(?P<xla>[^\n]*Last NCCL warning\(error\)[^\n']*'(?P<quoted>[^\n]+)'[^\n']*$)",
+    r"|^(?P<xla>(?>[^\n]*Last NCCL warning\(error\)[^\n']{0,200}')(?P<quoted>[^\n]+)'[^\n']*$)",
     re.M,
 )
 # A warning of NCCL 2.1 to 2.3, which have no NCCL before WARN.

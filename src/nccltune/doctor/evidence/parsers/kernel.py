@@ -11,7 +11,8 @@ from nccltune.formats.topology.cpu_list import cpus_of
 _MODULE = re.compile(r"^(?P<name>[A-Za-z0-9_-]{1,64})\s+\d+\s+(?:-|\d+)")
 _SYS_NICE = 23
 SIZES = {"1K-blocks": 1024, "1024-blocks": 1024, "512-blocks": 512, "1B-blocks": 1, "Size": 0}
-_HUMAN = re.compile(r"(\d{1,4}(?:\.\d)?)([KMGTP])|0")
+_HUMAN = re.compile(r"(\d{1,4}(?:\.\d)?)([kKMGTP])|0")
+_DECIMAL = re.compile(r"\bdf [^\n]{0,80}?(?:-\w*H|--si\b)")
 
 
 _ASKED = re.compile(r"\blsmod *\| *e?grep +(?:-\w+ +)*['\"]?(?P<words>[\w.|\\-]+)")
@@ -152,12 +153,13 @@ class Space(NamedTuple):
 def parse_df(text: str, mount: str) -> Space | None:
     """Return the row of `df -P MOUNT`, `df -k` or `df -h` whose mount point is `mount`."""
     unit = None
+    power = 1000 if _DECIMAL.search(text) else 1024
     for number, line in lines_of(text):
         words = line.split()
         if words[0] == "Filesystem" and len(words) > 1:
             unit = SIZES.get(words[1])
         elif unit is not None and words[-1] == mount and len(words) >= 5:
-            size, free = _space(words[-5], unit), _space(words[-3], unit)
+            size, free = (_space(words[at], unit, power) for at in (-5, -3))
             # No file system has 2^63 bytes or more, so a larger value is damaged.
             if (
                 size is not None
@@ -169,12 +171,16 @@ def parse_df(text: str, mount: str) -> Space | None:
     return None
 
 
-def _space(word: str, unit: int) -> int | None:
+def _space(word: str, unit: int, power: int) -> int | None:
     if unit:
         value = whole(word)
         return value if value is None else value * unit
     match = _HUMAN.fullmatch(word)
-    return int(float(match[1] or 0) * 1024 ** " KMGTP".index(match[2] or " ")) if match else None
+    return (
+        int(float(match[1] or 0) * power ** " KMGTP".index((match[2] or " ").upper()))
+        if match
+        else None
+    )
 
 
 def parse_huge_pages(text: str) -> int | None:

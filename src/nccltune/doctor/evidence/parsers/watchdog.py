@@ -4,18 +4,19 @@ ranks that it did not find."""
 
 import re
 from collections import defaultdict
+from itertools import islice
 
 from nccltune.doctor.evidence.parsers.failures import FailureLine
 
 _CALL = re.compile(
-    r"(?:\[rank(?P<process>\d+)\]:.{0,300}?)?\[Rank (?P<rank>\d+)\] Watchdog caught "
-    r"collective operation timeout: WorkNCCL\((?:SeqNum=(?P<number>\d+), )?"
-    r"OpType=(?P<call>\w+)(?:, NumelIn=(?P<in>\d+))?"
+    r"(?:\[rank(?P<process>\d{1,6})\]:.{0,300}?)?\[Rank (?P<rank>\d{1,6})\] Watchdog caught "
+    r"collective operation timeout: WorkNCCL\((?:SeqNum=(?P<number>\d{1,19}), )?"
+    r"OpType=(?P<call>\w{1,80})(?:, NumelIn=(?P<in>\d{1,19}))?"
 )
 # "[PG ID 1 PG GUID 3 Rank 0] ... at work: 126", "[PG 1 Rank 0] Timeout at NCCL work: 126"
 _GROUP = re.compile(
-    r"\[PG (?:ID \d+ PG GUID )?(?P<group>[^\s(\]]{1,80})[^\]\n]{0,80} Rank (?P<rank>\d+)\].{0,200}?"
-    r" (?:at |NCCL |id: |sequence )+(?:work|id): (?P<number>\d+)"
+    r"\[PG (?:ID \d+ PG GUID )?(?P<group>[^\s(\]]{1,80})[^\]\n]{0,80} Rank (?P<rank>\d{1,6})\]"
+    r".{0,200}? (?:at |NCCL |id: |sequence ){1,9}(?:work|id): (?P<number>\d{1,19})"
 )
 # Calls of which all ranks have the same number of elements.
 _EQUAL = ("ALLREDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE", "BROADCAST", "REDUCE")
@@ -27,6 +28,7 @@ _CUT = re.compile(
     r"|^(?=.{0,300}\branks?\b).{0,300}\b(?:same|similar|identical|likewise)\b"
 )
 _MOST = 4
+_SHOWN = 8
 
 
 def ranks_apart(text: str) -> tuple[FailureLine, ...]:
@@ -50,8 +52,10 @@ def ranks_apart(text: str) -> tuple[FailureLine, ...]:
             calls[min(seen)[:2]].append(rank)
         if any(_PAIRS.search(call) for _, call in calls):
             continue
-        missing = sorted(set(range(max(ranks))) - set(ranks))
-        said = "; ".join(f"{call}: {_ranks(of)}" for (_, call), of in sorted(calls.items())[:_MOST])
+        missing = max(ranks) + 1 - len(ranks)
+        said = "; ".join(
+            f"{call}: {_ranks(of, len(of))}" for (_, call), of in sorted(calls.items())[:_MOST]
+        )
         kind = "watchdog"
         if len(calls) > 1:
             said += f"; and {len(calls) - _MOST} more calls" if len(calls) > _MOST else ""
@@ -60,7 +64,8 @@ def ranks_apart(text: str) -> tuple[FailureLine, ...]:
             if group or alone or 0 < len(numbers) < len(calls):
                 kind = "ranks_apart"
         elif missing and len(ranks) > 1 and not _CUT.search(text):
-            said += f"; no timeout of {_ranks(missing)}"
+            absent = (rank for rank in range(max(ranks)) if rank not in ranks)
+            said += f"; no timeout of {_ranks(list(islice(absent, _SHOWN)), missing)}"
         else:
             continue
         lines.append(FailureLine(kind, said, text.count("\n", 0, start) + 1, 1))
@@ -90,6 +95,6 @@ def _groups(text: str) -> dict[str, tuple[int, _Ranks]]:
     return found
 
 
-def _ranks(ranks: list[int]) -> str:
-    more = f" and {len(ranks) - 8} more" if len(ranks) > 8 else ""
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:8]))}{more}"
+def _ranks(ranks: list[int], count: int) -> str:
+    more = f" and {count - _SHOWN} more" if count > _SHOWN else ""
+    return f"rank{'s' if count > 1 else ''} {', '.join(map(str, ranks[:_SHOWN]))}{more}"
