@@ -38,15 +38,14 @@ def nccltune(
     cwd: Path,
     code: int = 0,
     env: Mapping[str, str] | None = None,
-    start: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Run it to its end in `cwd`, with `env` or `environment()`; it must exit with `code`.
 
-    Within this process, which saves a second of imports, unless `start` asks for one of its own, or
-    a signal is to end it. The guides' snippets (test_guides.py) start every verb.
+    Within this process, which saves a second of imports, unless a signal is to end it.
+    test_alone.py starts every verb in a process of its own.
     """
     variables = environment() if env is None else env
-    if start or code >= 128:
+    if code >= 128:
         done = completed(line(*words), cwd=cwd, env=variables)
     else:
         done = _within(words, cwd, variables)

@@ -2,7 +2,6 @@
 """Ends of the bench, and several ranks on the GPUs that a file stands in for."""
 
 import json
-import random
 import signal
 import subprocess
 import time
@@ -101,13 +100,24 @@ def ends(run: Run, rank: int) -> None:
     assert run.end() == expected
 
 
+STUCK_BYTES = 8192
+
+
+@pytest.mark.parametrize("place", ["before a step", "in a step", "after a step"])
 @pytest.mark.parametrize("rank", range(SIZE))
-def test_kill_at_a_random_moment_of_a_sweep(rank: int) -> None:
-    with Run(SIZE, **SLOW) as run:
+def test_kill_in_a_sweep(rank: int, place: str) -> None:
+    # The step of `STUCK_BYTES` does not end by itself, so that what is killed then is in it.
+    is_in = place == "in a step"
+    faults = {"FAKE_NCCL_HANG": f"{(rank + 1) % SIZE}:{STUCK_BYTES}"} if is_in else SLOW
+    with Run(SIZE, **faults) as run:
         run.hello()
-        run.first.send(slow_measure())
-        assert run.first.receive() is not None
-        time.sleep(random.Random(rank).uniform(0, 0.7))
+        run.first.send(measure(bytes=[4096, STUCK_BYTES], iterations=20, rounds=1000))
+        if place != "before a step":
+            answer = run.first.receive()
+            assert answer is not None
+            assert (answer["op"], answer["bytes"]) == ("point", 4096)
+        if is_in:
+            time.sleep(0.3)
         run.kill(rank)
         answers = run.first.rest()
         ends(run, rank)
@@ -115,10 +125,11 @@ def test_kill_at_a_random_moment_of_a_sweep(rank: int) -> None:
         return
     # Every point before the one in flight is there, and that one has the reason.
     assert all("error" not in answer for answer in answers[:-1])
-    assert answers[-1]["op"] == "point"
-    assert answers[-1]["error"]["kind"] == "died"
-    assert answers[-1]["error"]["rank"] == rank
-    assert f"process {rank} was lost" in answers[-1]["error"]["text"]
+    last = answers[-1]
+    assert (last["op"], last["error"]["kind"], last["error"]["rank"]) == ("point", "died", rank)
+    assert f"process {rank} was lost" in last["error"]["text"]
+    if is_in:
+        assert (len(answers), last["bytes"]) == (1, STUCK_BYTES)
 
 
 @pytest.mark.parametrize("rank", range(SIZE))

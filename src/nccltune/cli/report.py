@@ -84,7 +84,7 @@ def show(parts: ReportParts) -> None:
     """Print the verdict, then what `analyze`, `tune` and `verify` print, and the commands."""
     from nccltune.cli.analyze_screen import show_analysis
     from nccltune.cli.rule_screen import proof_tables, show_tuning
-    from nccltune.cli.workload.show import show as show_workload
+    from nccltune.cli.workload_screen import show_recorded
     from nccltune.cli.worth_screen import show_worth
 
     report, out = parts.report, stdout()
@@ -110,7 +110,7 @@ def show(parts: ReportParts) -> None:
         proof_tables(report.proof, out)
     if parts.workload is not None:
         out.print()
-        show_workload(parts.workload)
+        show_recorded(parts.workload)
     if report.workload is not None:
         out.print()
         show_worth(report.workload.worth, out)

@@ -63,7 +63,7 @@ NetSettings FourFlows() {
 
 Plan Mixed() {
   Plan plan = {.sizes = {}, .slack = 16};
-  for (size_t i = 0; i < 300; ++i) plan.sizes.push_back(i % 4 == 0 ? 300 + i : 1000 * (i % 200));
+  for (size_t i = 0; i < 300; ++i) plan.sizes.push_back(i % 4 == 0 ? 300 + i : 1000 * i);
   return plan;
 }
 

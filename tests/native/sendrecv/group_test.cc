@@ -10,7 +10,7 @@ namespace {
 // Under sanitizers, which are ten times slower and look for errors of memory and races, a few
 // programs are enough.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kFewer = 12;
+constexpr uint64_t kFewer = 6;
 constexpr uint64_t kThreadedPrograms = 5;
 #else
 constexpr uint64_t kFewer = 1;
@@ -179,7 +179,7 @@ TEST(Group, ALaneRecoversAfterACrowd) {
 TEST(Group, RandomProgramsWithFewSlotsEndWell) {
   Paths paths;
   size_t full = 0;
-  for (uint64_t seed = 0; seed < 960 / kFewer; ++seed) {
+  for (uint64_t seed = 0; seed < 1200 / kFewer; ++seed) {
     Random random(seed);
     const LaneSettings lanes = {.ring = uint64_t{1} << (1 + random() % 3),
                                 .opened = random() % 2 == 0};

@@ -8,7 +8,7 @@ namespace nccltune::sendrecv {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kSlower = 20;
+constexpr uint64_t kSlower = 10;
 #else
 constexpr uint64_t kSlower = 1;
 #endif

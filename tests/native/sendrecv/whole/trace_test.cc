@@ -209,6 +209,11 @@ TEST(Trace, EachFunctionInEachPlace) {
   CompareAll("Trace.EachFunctionInEachPlace", Places::kMain, {});
 }
 
+// In the last four places: among messages in a group, and alone.
+TEST(Trace, EachFunctionInEachEnvironment) {
+  CompareAll("Trace.EachFunctionInEachPlace", Places::kAll, {{"CASE_FIRST_PLACE", "7"}});
+}
+
 // TRACE_SEEDS: the number of seeds.
 TEST(Trace, RandomPrograms) {
   const char* const seeds = std::getenv("TRACE_SEEDS");
