@@ -66,8 +66,8 @@ _LIST_ITEM = re.compile(r"\s*(?:\d{1,3}[.)]|[-*+])\s")
 _PLACEHOLDERS = re.compile(r"\bX{2,}(?:\.X+)?\b(?:.{0,40}\bX{2,}(?:\.X+)?\b|\s*$)")
 # `- v2.11.4-1: 7.05 GB/s`, below words or with a unit that say what it is.
 _LISTED = re.compile(
-    r"\s*(?:[-*+\u2022]\s|\d{1,2}[.)]\s)?\s*(?P<label>[^|=:]{1,60}?)\s*(?::|=|->|\u2192|\s[-\u2013]\s)"
-    r"\s*[~\u2248]?(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>[GM]i?B/s|[GM]bps|[mu\u00b5\u03bc]s)?[.,;]?\s*"
+    r"(?:[-*+\u2022]\s|\d{1,2}[.)]\s)?\s*(?P<label>[^\s|=:][^|=:]{0,59}?)\s*(?::|=|->|\u2192|\s[-\u2013]\s)"
+    r"\s*[~\u2248]?(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>[GM]i?B/s|[GM]bps|[mu\u00b5\u03bc]s)?[.,;]?"
 )
 _MEASURE = re.compile(
     r"\b(?:busbw|algbw|(?:bus|alg\w*) ?(?:bandwidth|bw)|bandwidth|throughput|latency)\b",
@@ -210,7 +210,8 @@ def _of_list(lines: list[str]) -> Described | None:
     found: list[re.Match[str]] = []
     title, above, first = "", "", 0
     for at, line in enumerate([*lines, "end"], 1):
-        if (match := _LISTED.fullmatch(line.replace("**", "").replace("`", ""))) is not None:
+        plain = line.replace("**", "").replace("`", "").strip()
+        if (match := _LISTED.fullmatch(plain)) is not None:
             title, first = (title, first) if found else (above, at)
             found.append(match)
             continue
