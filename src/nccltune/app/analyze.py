@@ -96,12 +96,14 @@ def analyze_path(
             measure = sweep_again(opened.study, opened.samples, beside)
             of = _runs_of(opened.study) if len(given.studies) > 1 else ""
             parts.append(analyzed._replace(unsaved=unsaved, measure=measure, of=of))
-    compared = None
-    if len(parts) > 1:
-        # What is doubtful in a file is known of the file, and not of which of its runs.
-        parts = [part._replace(analysis=_without_doubts(part.analysis)) for part in parts]
-        with contextlib.suppress(InputError):
-            compared = compare_paths([path], assumed_noise=assumed_noise, **facts)
+        compared = None
+        if len(parts) > 1:
+            # What is doubtful in a file is known of the file, and not of which of its runs.
+            parts = [part._replace(analysis=_without_doubts(part.analysis)) for part in parts]
+            with contextlib.suppress(InputError):
+                compared = compare_paths(
+                    [path], assumed_noise=assumed_noise, copies=given.copies, **facts
+                )
     if isinstance(compared, ReferenceCompared):
         compared = None
     return AnalyzedInput(parts, given.imported, compared)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from nccltune.formats.importing.importer import Imported, ImportState, import_files
 from nccltune.formats.importing.inputs import STDIN, find_inputs
-from nccltune.formats.reading.context import ReadOptions
+from nccltune.formats.reading.context import Copies, ReadOptions
 from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind
 from nccltune.model.choice import parse_choice
 from nccltune.model.collective import Collective
@@ -53,7 +53,9 @@ class ImportResult(NamedTuple):
 class ImportRun:
     """One import of `names`: files, folders, or `-`. Raises InputError for unknown names."""
 
-    def __init__(self, request: ImportRequest, names: Sequence[str]) -> None:
+    def __init__(
+        self, request: ImportRequest, names: Sequence[str], copies: Copies | None = None
+    ) -> None:
         self._request = request
         self._options = ReadOptions(
             study=Study(request.study).name,
@@ -62,6 +64,7 @@ class ImportRun:
             nodes=request.nodes,
             ranks=request.ranks,
             per_iteration=request.per_iteration,
+            copies=copies,
         )
         self._found = find_inputs(names, leave_out=request.study)
 
@@ -96,10 +99,14 @@ class ImportRun:
 
 
 class Studied(NamedTuple):
-    """The studies that an input stands for, and what was read of it if it is no study itself."""
+    """The studies that an input stands for, and what was read of it if it is no study itself.
+
+    `copies` has the input if it can be read only once.
+    """
 
     studies: list[Path]
     imported: Imported | None = None
+    copies: Copies | None = None
 
 
 @contextlib.contextmanager
@@ -122,15 +129,17 @@ def studied(
     if str(path) != STDIN and (is_study or not path.exists() or not next(_content(path), None)):
         yield Studied([path])
         return
-    with tempfile.TemporaryDirectory(prefix="nccltune-") as folder:
+    copies: Copies = {}
+    with tempfile.TemporaryDirectory(prefix="nccltune-") as folder, contextlib.ExitStack() as kept:
+        kept.callback(lambda: [copy.close() for copy in copies.values()])
         target = Path(folder, path.resolve().stem if str(path) != STDIN else "input")
         try:
             request = ImportRequest(target, None, collective, nodes, ranks, split=split)
-            imported = ImportRun(request, [str(path)]).run().imported
+            imported = ImportRun(request, [str(path)], copies).run().imported
             if not imported.samples:
                 verb = f"nccltune analyze {path}" if split else f"nccltune import {path} -o STUDY"
                 raise _nothing_read(path, imported, verb)
-            yield Studied([Path(name) for name in imported.studies], imported)
+            yield Studied([Path(name) for name in imported.studies], imported, copies)
         except NccltuneError as error:
             if error.where is not None:
                 error.where = error.where.replace(str(target), str(path))
@@ -143,7 +152,7 @@ def studied(
 
 
 def _content(path: Path) -> Iterator[Path]:
-    return iter([path]) if path.is_file() else path.iterdir()
+    return path.iterdir() if path.is_dir() else iter([path])
 
 
 def _nothing_read(path: Path, imported: Imported, again: str) -> InputError:

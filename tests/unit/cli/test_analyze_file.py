@@ -3,6 +3,10 @@
 
 import io
 import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -49,7 +53,20 @@ def test_what_is_no_study_is_analyzed_as_its_import_is_and_nothing_is_written(
         assert "/tmp" not in out + err
 
 
-def test_runs_under_titles_are_shown_one_by_one_and_compared(cli: Cli, inside: Path) -> None:
+@contextmanager
+def piped(path: Path, text: str) -> Iterator[None]:
+    """Write a text into a pipe that can be read once, as the shell's `<(...)` does."""
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_text, args=(text, "utf-8"), daemon=True)
+    writer.start()
+    yield
+    writer.join()
+    path.unlink()
+
+
+def test_runs_under_titles_are_shown_one_by_one_and_compared(
+    cli: Cli, inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = f"## Before\n{log(1.5)}\n## After\n{log()}\n"
     (inside / "both.md").write_text(text, encoding="utf-8")
     out = cli("analyze", "both.md").out
@@ -58,6 +75,12 @@ def test_runs_under_titles_are_shown_one_by_one_and_compared(cli: Cli, inside: P
     document = json.loads(cli("analyze", "both.md", "--json").out)
     assert len(document["analyses"]) == 2
     assert document["compared"]["first"] == "Before"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    once = [cli("analyze", "-", "--json").out]
+    with piped(inside / "pipe", text):
+        once.append(cli("analyze", "pipe", "--json").out)
+    for out in once:
+        assert json.loads(out)["compared"]["tests"] == document["compared"]["tests"]
     _, err = cli("tune", "both.md", code=2)
     assert "both.md: the runs are of different conditions" in err
     assert "nccltune import both.md -o STUDY --split" in err
