@@ -98,6 +98,14 @@ class ImportRun:
         return ImportResult(imported, _exit_code(imported))
 
 
+class StatedFacts(NamedTuple):
+    """Facts that a file may not state."""
+
+    collective: str | None = None
+    nodes: int | None = None
+    ranks: int | None = None
+
+
 class Studied(NamedTuple):
     """The studies that an input stands for, and what was read of it if it is no study itself.
 
@@ -111,18 +119,12 @@ class Studied(NamedTuple):
 
 @contextlib.contextmanager
 def studied(
-    path: Path,
-    *,
-    split: bool = False,
-    collective: str | None = None,
-    nodes: int | None = None,
-    ranks: int | None = None,
+    path: Path, stated: StatedFacts | None = None, *, split: bool = False
 ) -> Iterator[Studied]:
     """Yield the study at `path`; files that are no study are read into one for this context.
 
-    With `split` files of several platforms or conditions become several studies. `collective`,
-    `nodes` and `ranks` are facts that a file may not state. Raises InputError if no measurement was
-    read. Errors of the context name `path`, not the temporary study.
+    With `split` files of several platforms or conditions become several studies. Raises InputError
+    if no measurement was read. Errors of the context name `path`, not the temporary study.
     """
     study = Study(path)
     is_study = study.samples_path.is_file() or study.platform_path.is_file()
@@ -130,21 +132,23 @@ def studied(
         yield Studied([path])
         return
     copies: Copies = {}
+    again = f"nccltune {'analyze' if split else 'tune'} {path}"
     with tempfile.TemporaryDirectory(prefix="nccltune-") as folder, contextlib.ExitStack() as kept:
         kept.callback(lambda: [copy.close() for copy in copies.values()])
         target = Path(folder, path.resolve().stem if str(path) != STDIN else "input")
         try:
-            request = ImportRequest(target, None, collective, nodes, ranks, split=split)
+            request = ImportRequest(target, None, *(stated or StatedFacts()), split=split)
             imported = ImportRun(request, [str(path)], copies).run().imported
             if not imported.samples:
-                verb = f"nccltune analyze {path}" if split else f"nccltune import {path} -o STUDY"
-                raise _nothing_read(path, imported, verb)
+                raise _nothing_read(path, imported, again)
             yield Studied([Path(name) for name in imported.studies], imported, copies)
         except NccltuneError as error:
             if error.where is not None:
                 error.where = error.where.replace(str(target), str(path))
             if error.hint is not None:
-                here = error.hint.replace("FILES...", str(path)).replace(f"-o {target}", "-o STUDY")
+                scale = "import the files again with their scale: nccltune import FILES... -o "
+                here = error.hint.replace(f"{scale}{target}", f"give its scale: {again}")
+                here = here.replace("FILES...", str(path)).replace(f"-o {target}", "-o STUDY")
                 error.hint = here.replace(str(target), str(path)).replace(
                     "--split writes", f"nccltune import {path} -o STUDY --split writes"
                 )

@@ -21,6 +21,9 @@ def log(slow: float = 1.0, command: str = "") -> str:
     return command + nccl_tests_log(["node-a", "node-b"], times)
 
 
+FORCED = "NCCL_ALGO=Ring NCCL_PROTO=Simple "
+
+
 @pytest.fixture
 def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -87,7 +90,7 @@ def test_runs_under_titles_are_shown_one_by_one_and_compared(
 
 
 def test_a_file_is_tuned_and_its_rules_written_only_where_asked(cli: Cli, inside: Path) -> None:
-    runs = [(1.5, ""), (1.0, "NCCL_ALGO=Ring NCCL_PROTO=Simple ")] * 6
+    runs = [(1.5, ""), (1.0, FORCED)] * 6
     text = "".join(
         log(slow * (1 + number % 3 / 500), f"$ {settings}mpirun -np 2 all_reduce_perf\n")
         for number, (slow, settings) in enumerate(runs)
@@ -100,6 +103,22 @@ def test_a_file_is_tuned_and_its_rules_written_only_where_asked(cli: Cli, inside
     assert [path.name for path in inside.iterdir()] == ["runs.txt"]
     cli("tune", "runs.txt", "-o", "rules.conf")
     assert "ring,simple" in (inside / "rules.conf").read_text(encoding="utf-8")
+
+
+def test_what_a_file_does_not_state_is_stated_to_tune_too(cli: Cli, inside: Path) -> None:
+    text = "".join(
+        log(slow * (1 + number % 3 / 500), f"$ {settings}mpirun some_program\n")
+        for number, (slow, settings) in enumerate([(1.5, ""), (1.0, FORCED)] * 6)
+    )
+    lines = [line for line in text.splitlines() if not line.startswith(("#  Rank", "# Coll"))]
+    (inside / "bare.txt").write_text("\n".join(lines), encoding="utf-8")
+    assert (
+        "nccltune tune bare.txt --collective allreduce --nodes N"
+        in cli("tune", "bare.txt", code=2).err
+    )
+    out, err = cli("tune", "bare.txt", "--collective=allreduce", "--nodes=2", "--ranks=2")
+    assert "ring/simple" in out
+    assert "import bare.txt --collective=allreduce --nodes=2 --ranks=2 -o STUDY && " in err
 
 
 def test_a_file_without_measurements_says_why(cli: Cli, inside: Path) -> None:
