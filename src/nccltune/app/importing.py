@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from nccltune.formats.importing.importer import Imported, ImportState, import_files
 from nccltune.formats.importing.inputs import STDIN, find_inputs
+from nccltune.formats.importing.unrecognised import KNOWN
 from nccltune.formats.reading.context import Copies, ReadOptions
 from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind
 from nccltune.model.choice import parse_choice
@@ -188,7 +189,7 @@ def way_out(result: Imported, again: str) -> str:
     if any(report.kind is FileKind.NCCL_LOG for report in reports):
         files = re.sub(r"^nccltune \w+| --?[a-z].*", "", again)
         return f"what the log says of faults: nccltune doctor{files}"
-    return "known are text and JSON of nccl-tests, NVIDIA's raw CSV, and samples of nccltune"
+    return KNOWN
 
 
 def collective_of(name: str | None) -> Collective | None:

@@ -127,5 +127,9 @@ def test_a_file_without_measurements_says_why(cli: Cli, inside: Path) -> None:
     assert "notes.txt" in err
     assert "nccl-tests" in err
     (inside / "empty").mkdir()
+    (inside / "folder").mkdir()
+    (inside / "folder" / "notes.txt").write_text("nothing measured here\n", encoding="utf-8")
+    known = err[err.index("known are") :]
+    assert cli("import", "folder", "-o", "study", code=2).err.endswith(known)
     assert "no study" in cli("analyze", "empty", code=2).err
     assert "no such study" in cli("analyze", "missing.txt", code=2).err
