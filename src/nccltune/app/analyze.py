@@ -20,7 +20,7 @@ from nccltune.analyze.expected import Expectation
 from nccltune.analyze.result import Analysis, ConditionAnalysis
 from nccltune.app.compare import ChoicesCompared, FleetCompared, SidesCompared, compare_paths
 from nccltune.app.compare_reference import ReferenceCompared
-from nccltune.app.importing import studied
+from nccltune.app.importing import StatedFacts, studied
 from nccltune.app.nccl_model import model_curve
 from nccltune.app.reproduce import sweep_again
 from nccltune.app.study import OpenStudy, open_study, saving
@@ -67,14 +67,6 @@ class AnalyzedInput(NamedTuple):
     compared: SidesCompared | FleetCompared | ChoicesCompared | None = None
 
 
-class StatedFacts(NamedTuple):
-    """Facts that a file may not state."""
-
-    collective: str | None = None
-    nodes: int | None = None
-    ranks: int | None = None
-
-
 def analyze_path(
     path: Path, *, assumed_noise: float, save: bool, stated: StatedFacts | None = None
 ) -> AnalyzedInput:
@@ -83,8 +75,8 @@ def analyze_path(
     With `save` findings.json of a study is written. `stated` is what a file may not state.
     """
     parts: list[Analyzed] = []
-    facts = (stated or StatedFacts())._asdict()
-    with studied(path, split=True, **facts) as given:
+    stated = stated or StatedFacts()
+    with studied(path, stated, split=True) as given:
         for study in given.studies:
             opened = open_study(study, curves=True)
             analyzed = analyze_study(opened, assumed_noise=assumed_noise)
@@ -96,12 +88,14 @@ def analyze_path(
             measure = sweep_again(opened.study, opened.samples, beside)
             of = _runs_of(opened.study) if len(given.studies) > 1 else ""
             parts.append(analyzed._replace(unsaved=unsaved, measure=measure, of=of))
-    compared = None
-    if len(parts) > 1:
-        # What is doubtful in a file is known of the file, and not of which of its runs.
-        parts = [part._replace(analysis=_without_doubts(part.analysis)) for part in parts]
-        with contextlib.suppress(InputError):
-            compared = compare_paths([path], assumed_noise=assumed_noise, **facts)
+        compared = None
+        if len(parts) > 1:
+            # What is doubtful in a file is known of the file, and not of which of its runs.
+            parts = [part._replace(analysis=_without_doubts(part.analysis)) for part in parts]
+            with contextlib.suppress(InputError):
+                compared = compare_paths(
+                    [path], assumed_noise=assumed_noise, copies=given.copies, **stated._asdict()
+                )
     if isinstance(compared, ReferenceCompared):
         compared = None
     return AnalyzedInput(parts, given.imported, compared)

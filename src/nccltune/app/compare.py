@@ -34,7 +34,7 @@ from nccltune.compare.series import ScalingSeries, kept_apart, scaling
 from nccltune.compare.sides import CurveComparison, compare_sides
 from nccltune.formats.importing.inputs import Reading, find_inputs, read_inputs
 from nccltune.formats.nccl_tests.run import listed_hosts
-from nccltune.formats.reading.context import ReadOptions
+from nccltune.formats.reading.context import Copies, ReadOptions
 from nccltune.formats.reading.file_report import FileKind, FlagKind, ImportRecord
 from nccltune.formats.reading.platform_facts import PlatformFacts, facts_of_platform, joined
 from nccltune.formats.reading.runs import RunFound
@@ -137,12 +137,13 @@ def compare_paths(
     ranks: int | None = None,
     collective: str | None = None,
     reference: ReferenceRequest | None = None,
+    copies: Copies | None = None,
 ) -> SidesCompared | FleetCompared | ChoicesCompared | ReferenceCompared:
     """Return the comparison of two inputs, or of the runs in one folder or many files.
 
     One measurement, or any option of `reference`, is placed among published systems. `nodes`,
     `ranks` and `collective` hold where an input does not show them. Raises InputError if there is
-    nothing to compare, StudyError for a damaged study.
+    nothing to compare, StudyError for a damaged study. `copies`: see ReadOptions.
     """
     reference = reference or ReferenceRequest()
     options = ReadOptions(
@@ -151,6 +152,7 @@ def compare_paths(
         ranks=ranks,
         collective=collective_of(collective),
         comparing=True,
+        copies=copies,
     )
     if len(paths) > 1 and any(reference):
         raise InputError(

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from nccltune.formats.importing.importer import Imported, ImportState, import_files
 from nccltune.formats.importing.inputs import STDIN, find_inputs
-from nccltune.formats.reading.context import ReadOptions
+from nccltune.formats.importing.unrecognised import KNOWN
+from nccltune.formats.reading.context import Copies, ReadOptions
 from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind
 from nccltune.model.choice import parse_choice
 from nccltune.model.collective import Collective
@@ -53,7 +54,9 @@ class ImportResult(NamedTuple):
 class ImportRun:
     """One import of `names`: files, folders, or `-`. Raises InputError for unknown names."""
 
-    def __init__(self, request: ImportRequest, names: Sequence[str]) -> None:
+    def __init__(
+        self, request: ImportRequest, names: Sequence[str], copies: Copies | None = None
+    ) -> None:
         self._request = request
         self._options = ReadOptions(
             study=Study(request.study).name,
@@ -62,6 +65,7 @@ class ImportRun:
             nodes=request.nodes,
             ranks=request.ranks,
             per_iteration=request.per_iteration,
+            copies=copies,
         )
         self._found = find_inputs(names, leave_out=request.study)
 
@@ -95,47 +99,57 @@ class ImportRun:
         return ImportResult(imported, _exit_code(imported))
 
 
+class StatedFacts(NamedTuple):
+    """Facts that a file may not state."""
+
+    collective: str | None = None
+    nodes: int | None = None
+    ranks: int | None = None
+
+
 class Studied(NamedTuple):
-    """The studies that an input stands for, and what was read of it if it is no study itself."""
+    """The studies that an input stands for, and what was read of it if it is no study itself.
+
+    `copies` has the input if it can be read only once.
+    """
 
     studies: list[Path]
     imported: Imported | None = None
+    copies: Copies | None = None
 
 
 @contextlib.contextmanager
 def studied(
-    path: Path,
-    *,
-    split: bool = False,
-    collective: str | None = None,
-    nodes: int | None = None,
-    ranks: int | None = None,
+    path: Path, stated: StatedFacts | None = None, *, split: bool = False
 ) -> Iterator[Studied]:
     """Yield the study at `path`; files that are no study are read into one for this context.
 
-    With `split` files of several platforms or conditions become several studies. `collective`,
-    `nodes` and `ranks` are facts that a file may not state. Raises InputError if no measurement was
-    read. Errors of the context name `path`, not the temporary study.
+    With `split` files of several platforms or conditions become several studies. Raises InputError
+    if no measurement was read. Errors of the context name `path`, not the temporary study.
     """
     study = Study(path)
     is_study = study.samples_path.is_file() or study.platform_path.is_file()
     if str(path) != STDIN and (is_study or not path.exists() or not next(_content(path), None)):
         yield Studied([path])
         return
-    with tempfile.TemporaryDirectory(prefix="nccltune-") as folder:
+    copies: Copies = {}
+    again = f"nccltune {'analyze' if split else 'tune'} {path}"
+    with tempfile.TemporaryDirectory(prefix="nccltune-") as folder, contextlib.ExitStack() as kept:
+        kept.callback(lambda: [copy.close() for copy in copies.values()])
         target = Path(folder, path.resolve().stem if str(path) != STDIN else "input")
         try:
-            request = ImportRequest(target, None, collective, nodes, ranks, split=split)
-            imported = ImportRun(request, [str(path)]).run().imported
+            request = ImportRequest(target, None, *(stated or StatedFacts()), split=split)
+            imported = ImportRun(request, [str(path)], copies).run().imported
             if not imported.samples:
-                verb = f"nccltune analyze {path}" if split else f"nccltune import {path} -o STUDY"
-                raise _nothing_read(path, imported, verb)
-            yield Studied([Path(name) for name in imported.studies], imported)
+                raise _nothing_read(path, imported, again)
+            yield Studied([Path(name) for name in imported.studies], imported, copies)
         except NccltuneError as error:
             if error.where is not None:
                 error.where = error.where.replace(str(target), str(path))
             if error.hint is not None:
-                here = error.hint.replace("FILES...", str(path)).replace(f"-o {target}", "-o STUDY")
+                scale = "import the files again with their scale: nccltune import FILES... -o "
+                here = error.hint.replace(f"{scale}{target}", f"give its scale: {again}")
+                here = here.replace("FILES...", str(path)).replace(f"-o {target}", "-o STUDY")
                 error.hint = here.replace(str(target), str(path)).replace(
                     "--split writes", f"nccltune import {path} -o STUDY --split writes"
                 )
@@ -143,7 +157,7 @@ def studied(
 
 
 def _content(path: Path) -> Iterator[Path]:
-    return iter([path]) if path.is_file() else path.iterdir()
+    return path.iterdir() if path.is_dir() else iter([path])
 
 
 def _nothing_read(path: Path, imported: Imported, again: str) -> InputError:
@@ -175,7 +189,7 @@ def way_out(result: Imported, again: str) -> str:
     if any(report.kind is FileKind.NCCL_LOG for report in reports):
         files = re.sub(r"^nccltune \w+| --?[a-z].*", "", again)
         return f"what the log says of faults: nccltune doctor{files}"
-    return "known are text and JSON of nccl-tests, NVIDIA's raw CSV, and samples of nccltune"
+    return KNOWN
 
 
 def collective_of(name: str | None) -> Collective | None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nccltune.analyze.timings import SortedSamples
 from nccltune.app.analyze import stored_analysis
-from nccltune.app.importing import studied
+from nccltune.app.importing import StatedFacts, studied
 from nccltune.app.job_levers import job_levers
 from nccltune.app.study import OpenStudy, open_study, platform_with_hardware, saving
 from nccltune.app.workload import recorded
@@ -51,13 +51,19 @@ class SavedTuning(NamedTuple):
 
 
 def tune_path(
-    path: Path, options: TuneOptions, config: Path | None = None, *, save: bool
+    path: Path,
+    options: TuneOptions,
+    config: Path | None = None,
+    *,
+    save: bool,
+    stated: StatedFacts | None = None,
 ) -> SavedTuning:
     """Find the rules of a study, a file or a folder of files; with `save` write them.
 
-    Raises StudyError, InputError for weights, UnwritableError if `config` cannot be written.
+    `stated` is what a file may not state. Raises StudyError, InputError for weights,
+    UnwritableError if `config` cannot be written.
     """
-    with studied(path) as given:
+    with studied(path, stated) as given:
         opened = open_study(given.studies[0])
         tuning = tune_study(opened, options)
         unsaved: list[UnwritableError] = []

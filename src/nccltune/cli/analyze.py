@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from nccltune.cli.options import STUDY, option, options, scale_options
+from nccltune.cli.options import STUDY, option, options, stated_options
 from nccltune.cli.output import print_result, warn, warn_unsaved
 from nccltune.cli.progress import working
 from nccltune.cli.verb import verb
@@ -18,8 +18,7 @@ Examples:
 
 @verb(epilog=EPILOG, dry_run=True)
 @STUDY
-@scale_options(", where a file does not show it.")
-@option("--collective", more=", where a file does not show it.")
+@stated_options()
 @options("--assume-noise")
 @option("--check", more=" if there is a bad crossover or a worse finding.")
 def command(
@@ -39,7 +38,8 @@ def command(
     STUDY/findings.json, too. STUDY may also be a file, a folder of files, or - for standard input,
     of any form that `nccltune import` reads: then nothing is written.
     """
-    from nccltune.app.analyze import StatedFacts, analyze_path, is_serious
+    from nccltune.app.analyze import analyze_path, is_serious
+    from nccltune.app.importing import StatedFacts
     from nccltune.cli.analyze_screen import show
 
     with working("analyzing"):

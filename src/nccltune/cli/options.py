@@ -351,6 +351,12 @@ def scale_options(more: str) -> Decorator:
     return options(option("--nodes", more=more), option("--ranks", more=more))
 
 
+def stated_options() -> Decorator:
+    """Return the options of what a file of measurements may not state."""
+    more = ", where a file does not show it."
+    return options(scale_options(more), option("--collective", more=more))
+
+
 def tune_options(*, advanced: bool = False) -> Decorator:
     """Return the options of the rule search; those about statistics may be advanced."""
     return options(

@@ -7,13 +7,14 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nccltune.cli.options import STUDY, binds, option, output_option, tune_options
+from nccltune.cli.options import STUDY, binds, option, output_option, stated_options, tune_options
 from nccltune.cli.output import hanging, hint, next_step, print_result, stdout, warn_unsaved
 from nccltune.cli.progress import working
 from nccltune.cli.verb import verb
 from nccltune.model.rule import RuleState
 
 if TYPE_CHECKING:
+    from nccltune.app.importing import StatedFacts
     from nccltune.app.tune import SavedTuning
     from nccltune.tune.result import TuneOptions, Tuning
 
@@ -29,9 +30,18 @@ Examples:
 @STUDY
 @output_option("output", "the configuration  [default: STUDY/tuner.conf]", metavar="FILE")
 @option("--workload")
+@stated_options()
 @tune_options()
 @binds(options="nccltune.tune.result:TuneOptions")
-def command(study: Path, options: TuneOptions, output: Path | None, dry_run: bool) -> None:
+def command(
+    study: Path,
+    options: TuneOptions,
+    output: Path | None,
+    collective: str | None,
+    nodes: int | None,
+    ranks: int | None,
+    dry_run: bool,
+) -> None:
     """Find the few size ranges in which a choice beats NCCL's default beyond noise.
 
     Writes a tuner configuration (NVIDIA's CSV, read by our plugin and by NVIDIA's example) and
@@ -40,10 +50,12 @@ def command(study: Path, options: TuneOptions, output: Path | None, dry_run: boo
     """
     from msgspec import to_builtins
 
+    from nccltune.app.importing import StatedFacts
     from nccltune.app.tune import tune_path
 
+    stated = StatedFacts(collective, nodes, ranks)
     with working("searching rules"):
-        found = tune_path(study, options, output, save=not dry_run)
+        found = tune_path(study, options, output, save=not dry_run, stated=stated)
     warn_unsaved(found.unsaved)
     # An error in writing a file that the user named is raised. So with `output`, `unsaved` can only
     # have an error about STUDY/tuning.json.
@@ -52,10 +64,12 @@ def command(study: Path, options: TuneOptions, output: Path | None, dry_run: boo
     wrote = f"Would write {found.config}" if dry_run else wrote
     wrote = wrote if found.config is not None else "Not written (-o FILE does)"
     document = {**to_builtins(found.tuning), "left_out": [*found.left_out]}
-    print_result(document, show_result, found, study, wrote)
+    print_result(document, show_result, found, study, wrote, stated)
 
 
-def show_result(found: SavedTuning, study: Path, wrote: str) -> None:
+def show_result(
+    found: SavedTuning, study: Path, wrote: str, stated: StatedFacts | None = None
+) -> None:
     """Print the tuning, the text `wrote` about the written file, and the next step."""
     from nccltune.cli.import_screen import show_read
     from nccltune.cli.rule_screen import counted_rules, left_alone_words, show_tuning
@@ -73,10 +87,12 @@ def show_result(found: SavedTuning, study: Path, wrote: str) -> None:
     for words in found.left_out:
         hanging(stdout(), "left out   ", 11, words, "dim")
     stdout().print(f"{wrote} ({counted_rules(tuning)}). {left_alone_words(tuning)}".rstrip())
-    next_after_tune(tuning, study, is_study=found.imported is None)
+    next_after_tune(tuning, study, stated, is_study=found.imported is None)
 
 
-def next_after_tune(tuning: Tuning, study: Path, *, is_study: bool) -> None:
+def next_after_tune(
+    tuning: Tuning, study: Path, stated: StatedFacts | None = None, *, is_study: bool
+) -> None:
     """Print the next step: prove the rules, measure choices, or read the report."""
     from nccltune.app.tune import verify_command
     from nccltune.study.files import Study
@@ -86,10 +102,12 @@ def next_after_tune(tuning: Tuning, study: Path, *, is_study: bool) -> None:
     states = {item.state for group in ruled for item in group.rules}
     is_unwanted = tuning.worth is not None and tuning.worth.whole.advised_against
     if not is_unwanted and states - {RuleState.PROVEN}:
-        words = "prove them: " if RuleState.CANDIDATE in states else ""
+        prove = "prove them: " if RuleState.CANDIDATE in states else ""
         proof = verify_command(Study(study if is_study else Path("STUDY")), tuning)
-        first = "" if is_study else f"nccltune import {shlex.quote(str(study))} -o STUDY && "
-        hint(f"next: {words}{first}{proof}")
+        given = stated._asdict() if stated is not None else {}
+        words = [str(study), *(f"--{name}={x}" for name, x in given.items() if x is not None)]
+        first = "" if is_study else f"nccltune import {shlex.join(words)} -o STUDY && "
+        hint(f"next: {prove}{first}{proof}")
     elif not ruled and not any(item.compared for item in left):
         hint(
             "next: measure other choices beside the default: nccltune sweep -o STUDY, or import "

@@ -36,7 +36,7 @@ _RULE = re.compile(
 )
 _NCCL_TESTS = re.compile(
     r"# (?:nThread \d|[nr]ccl-tests version|Collective test starting|Out of bounds values|Avg bus)"
-    r"|(?:#|^|\s)\s*size\s+count\s+type\s"
+    r"|(?:#|^|\s)size\s+count\s+type\s"
     r"|^\s*nThread \d+ nGpus \d"
     r"|: Test (?:(?:CUDA|NCCL) failure|timeout|failure) "
 )

@@ -4,11 +4,12 @@
 import hashlib
 import os
 import re
+import shutil
 import stat
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -30,7 +31,7 @@ from nccltune.formats.nccl_tests.rccl_results import read_rccl_results
 from nccltune.formats.nccl_tests.text import read_text
 from nccltune.formats.reading.collective_names import collective_of_title
 from nccltune.formats.reading.command_lines import version_of_text
-from nccltune.formats.reading.context import Context, Progress, Reader, ReadOptions
+from nccltune.formats.reading.context import Context, Copies, Progress, Reader, ReadOptions
 from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind
 from nccltune.formats.reading.runs import RunSamples
 from nccltune.formats.reading.table_header import measure_of
@@ -243,7 +244,7 @@ def read_inputs(
             modified=item.modified,
         )
         try:
-            with _opened(item, spool) as file:
+            with _opened(item, spool, options.copies) as file:
                 reader = _prepare(file, report, context)
                 yield Reading(report, reader, file, context, item)
         except OSError as error:
@@ -314,30 +315,33 @@ def _digest(file: BinaryIO) -> tuple[int, str]:
 
 
 @contextmanager
-def _opened(item: InputFile, spool: Path | None) -> Iterator[BinaryIO]:
+def _opened(item: InputFile, spool: Path | None, copies: Copies | None) -> Iterator[BinaryIO]:
     """Open a file. If it is not a regular file, open a copy. Raises OSError for a device."""
-    if item.path is None:
-        with _spooled(sys.stdin.buffer, spool) as copy:
-            yield copy
+    if copies is not None and item.path in copies:
+        copies[item.path].seek(0)
+        yield copies[item.path]
         return
-    mode = item.path.stat().st_mode
+    mode = stat.S_IFIFO if item.path is None else item.path.stat().st_mode
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
         raise OSError(0, "is a device")
-    with item.path.open("rb") as file:
+    with nullcontext(sys.stdin.buffer) if item.path is None else item.path.open("rb") as file:
         if stat.S_ISREG(mode):
             yield file
             return
-        with _spooled(file, spool) as copy:
-            yield copy
+        copy = _spooled(file, spool)
+    if copies is not None:
+        copies[item.path] = copy
+        yield copy
+        return
+    with copy:
+        yield copy
 
 
-@contextmanager
-def _spooled(file: BinaryIO, spool: Path | None) -> Iterator[BinaryIO]:
-    with tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=str(spool) if spool else None) as copy:
-        while chunk := file.read(CHUNK_BYTES):
-            copy.write(chunk)
-        copy.seek(0)
-        yield copy  # type: ignore[misc]  # has the methods that readers use: read and seek
+def _spooled(file: BinaryIO, spool: Path | None) -> BinaryIO:
+    copy = tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=spool)  # noqa: SIM115  # its user closes it
+    shutil.copyfileobj(file, copy, CHUNK_BYTES)
+    copy.seek(0)
+    return copy  # type: ignore[return-value]  # has the methods that readers use: read and seek
 
 
 def _beside(

@@ -19,11 +19,12 @@ from nccltune.formats.text.prefixes import strip_prefix
 from nccltune.model.numbers import counted, gain_text
 from nccltune.model.sizes import format_bytes
 
-_KNOWN = (
+KNOWN = (
     "known are output and JSON of nccl-tests and rccl-tests, NVIDIA's raw CSV, tables and JSON with"
     " a size and a time for each call, samples of nccltune, and topologies (NCCL_TOPO_DUMP_FILE,"
     " nvidia-smi topo -m)"
 )
+"""What can be imported, for hints."""
 _NAMES = "name the column of the sizes of calls 'size (bytes)', and each of their times 'NAME (us)'"
 _NCCLX = (
     "is a configuration of the tuner in NCCLX: it holds rules, not measurements",
@@ -66,8 +67,8 @@ _LIST_ITEM = re.compile(r"\s*(?:\d{1,3}[.)]|[-*+])\s")
 _PLACEHOLDERS = re.compile(r"\bX{2,}(?:\.X+)?\b(?:.{0,40}\bX{2,}(?:\.X+)?\b|\s*$)")
 # `- v2.11.4-1: 7.05 GB/s`, below words or with a unit that say what it is.
 _LISTED = re.compile(
-    r"\s*(?:[-*+\u2022]\s|\d{1,2}[.)]\s)?\s*(?P<label>[^|=:]{1,60}?)\s*(?::|=|->|\u2192|\s[-\u2013]\s)"
-    r"\s*[~\u2248]?(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>[GM]i?B/s|[GM]bps|[mu\u00b5\u03bc]s)?[.,;]?\s*"
+    r"(?:[-*+\u2022]\s|\d{1,2}[.)]\s)?\s*(?P<label>[^\s|=:][^|=:]{0,59}?)\s*(?::|=|->|\u2192|\s[-\u2013]\s)"
+    r"\s*[~\u2248]?(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>[GM]i?B/s|[GM]bps|[mu\u00b5\u03bc]s)?[.,;]?"
 )
 _MEASURE = re.compile(
     r"\b(?:busbw|algbw|(?:bus|alg\w*) ?(?:bandwidth|bw)|bandwidth|throughput|latency)\b",
@@ -210,7 +211,8 @@ def _of_list(lines: list[str]) -> Described | None:
     found: list[re.Match[str]] = []
     title, above, first = "", "", 0
     for at, line in enumerate([*lines, "end"], 1):
-        if (match := _LISTED.fullmatch(line.replace("**", "").replace("`", ""))) is not None:
+        plain = line.replace("**", "").replace("`", "").strip()
+        if (match := _LISTED.fullmatch(plain)) is not None:
             title, first = (title, first) if found else (above, at)
             found.append(match)
             continue
@@ -272,7 +274,7 @@ def _of_prose(lines: list[str]) -> Described:
             "give the output of nccl-tests that it is from",
             prose,
         )
-    return Described("nothing in it is known", _KNOWN)
+    return Described("nothing in it is known", KNOWN)
 
 
 def _bare_rows(lines: list[str]) -> Described | None:
@@ -298,7 +300,7 @@ def _of_table(table: _Table) -> Described:
     logs = f"give the outputs that it was made from{f' ({sources})' if sources else ''}"
     rename = ", or name the columns 'size (bytes)' and 'time (us)'"
     if not table.measured and not table.sized:
-        hint = _NAMES if table.numbered else _KNOWN
+        hint = _NAMES if table.numbered else KNOWN
         return Described(f"{what}none is named a size, a time or a bandwidth", hint, table.line)
     if not table.sized:
         missing = "none is named the size of a call, so there is no time for each size"
@@ -467,7 +469,7 @@ def _of_json(text: str) -> Described | None:
     best = max(tables, key=lambda table: (bool(table.measured), table.sized))
     what = f"is JSON, with objects of the keys {best.listed}: "
     if not best.measured or not best.sized:
-        return Described(what + "none has the size and the time of a call", _KNOWN, best.line)
+        return Described(what + "none has the size and the time of a call", KNOWN, best.line)
     missing = "which one is the time of a call is not known"
     return Described(what + missing, "name it 'time_us', and the size 'size_bytes'", best.line)
 

@@ -2,6 +2,7 @@
 """The input of every reader: the file, the user's options, and the report to fill."""
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import BinaryIO, Protocol
 
 import msgspec
@@ -13,6 +14,7 @@ from nccltune.model.choice import AnyChoice
 from nccltune.model.collective import Collective
 
 Progress = Callable[[int], None]
+Copies = dict[Path | None, BinaryIO]
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +27,8 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
       requested, and is not compared with other evidence.
     - `per_iteration`: make a sample of each iteration in an nccl-tests JSON file, instead of one
       sample of their mean.
+    - `copies`: open copies of what can be read only once (standard input, None, and pipes), which
+      are kept for the next reading with the same options; None keeps no copy.
     """
 
     study: str
@@ -35,6 +39,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     per_iteration: bool = False
     started_here: bool = False
     comparing: bool = False
+    copies: Copies | None = None
 
 
 class Context(msgspec.Struct, kw_only=True):

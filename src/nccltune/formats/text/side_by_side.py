@@ -3,15 +3,12 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
-_HEADER = re.compile(r"\bsize\s+count\s.*?(?P<right>#?\s*\bsize\s+count\s)", re.IGNORECASE)
-_STARTS = (
-    _HEADER,
-    re.compile(r"\(B\)\s+\(elements\)\s.*?(?P<right>#?\s*\(B\)\s+\(elements\)\s)"),
-    re.compile(r"out-of-place\s.*?(?P<right>#?\s*out-of-place\s)"),
-)
-_BARS = re.compile(r"\s*\|{1,2}\s*")
+_HEADER = re.compile(r"\bsize\s+count\s", re.IGNORECASE)
+_STARTS = (_HEADER, re.compile(r"\(B\)\s+\(elements\)\s"), re.compile(r"out-of-place\s"))
+_BARS = re.compile(r"\|{1,2}")
 _LEAST_CELLS = 5
 _NAMES = ("left", "right")
 
@@ -26,7 +23,7 @@ class _Beside(NamedTuple):
 
 def are_beside(text: str) -> bool:
     """Return whether a line of a text names the columns of two tables."""
-    return _HEADER.search(text) is not None
+    return any(_right(_HEADER, line) is not None for line in text.split("\n"))
 
 
 def below_each_other(
@@ -50,7 +47,7 @@ def below_each_other(
 
 
 def _apart(group: list[_Beside]) -> Iterator[tuple[int, list[str]]]:
-    if not any(_HEADER.search(each.line) for each in group):
+    if not are_beside("\n".join(each.line for each in group)):
         yield from ((each.at, [each.line]) for each in group)
         return
     names = _NAMES
@@ -65,12 +62,18 @@ def _halves(line: str) -> tuple[str, str] | None:
     """Return both halves of a line; None if it is not of two tables."""
     parts = _BARS.split(line)
     if len(parts) == 2 and any(part.lstrip()[:1].isalnum() or "#" in part for part in parts):
-        return parts[0], parts[1]
-    for start in _STARTS:
-        if (match := start.search(line)) is not None:
-            return line[: match.start("right")], line[match.start("right") :]
+        return parts[0].rstrip(), parts[1].lstrip()
+    for labels in _STARTS:
+        if (at := _right(labels, line)) is not None:
+            return line[:at], line[at:]
     cells = line.split()
     half = len(cells) // 2
     if len(cells) % 2 or half < _LEAST_CELLS or not (cells[0] + cells[half]).isdecimal():
         return None
     return " ".join(cells[:half]), " ".join(cells[half:])
+
+
+def _right(labels: re.Pattern[str], line: str) -> int | None:
+    """Return where the right table starts in a line that has these labels twice; else None."""
+    second = next(islice(labels.finditer(line), 1, None), None)
+    return len(line[: second.start()].rstrip().removesuffix("#")) if second else None

@@ -191,6 +191,12 @@ def test_a_list_of_values_is_summed_up(name: str) -> None:
     )
 
 
+def test_long_blanks_end() -> None:
+    # Patterns with quadratic time in them would run into the timeout of the suite.
+    assert kind_of(b"# size count" + b" " * 1_000_000) is FileKind.UNKNOWN
+    assert describe(" " * 2000 + "\n- x" + " " * 2000 + "y").message == "nothing in it is known"
+
+
 def test_the_largest_step_of_a_list_is_named() -> None:
     text = (
         "latency by version:\n- 2.1: 10 us\n- 2.2: 30 us\n- 2.3: 31 us\n- 2.4: 9 us\n- 2.5: 40 us\n"

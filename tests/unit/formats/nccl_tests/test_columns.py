@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccltune.formats.reading.file_report import FileKind
+from nccltune.formats.text.side_by_side import are_beside, below_each_other
 from nccltune.model.collective import Collective
 from tests.unit.formats.maker import (
     OLD_COLUMNS,
@@ -193,6 +194,16 @@ def test_tables_side_by_side_are_two_runs(bar: str, names: str) -> None:
     alone = text(made.text()).samples
     assert [sample.time_us for sample in read.samples] == [each.time_us for each in alone] * 2
     assert read.report.tables == 2
+
+
+def test_only_columns_on_one_line_are_side_by_side() -> None:
+    # Quadratic work over these blanks would run into the timeout of the suite.
+    blanks = " " * 300_000
+    for line in ("size count", "(B) (elements)", "out-of-place", "x |", ""):
+        assert not are_beside(f"{line} {blanks}")
+        assert list(below_each_other([(1, [line + blanks])])) == [(1, [line + blanks])]
+    assert not are_beside("# size count \n# size count \n")
+    assert are_beside("# size count  #  size count \n")
 
 
 def test_size_0_is_counted_and_no_sample() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nccltune.app.compare import SidesCompared, compare_paths
-from nccltune.app.importing import studied
+from nccltune.app.importing import StatedFacts, studied
 from nccltune.formats.text.diffs import is_added, is_diff, sides_of_diff
 from nccltune.study.files import Study
 
@@ -66,7 +66,7 @@ def test_a_table_that_a_diff_adds_is_one_run(tmp_path: Path) -> None:
     path.write_text(
         f"README.md:70\n```diff\n@@ -0,0 +1,3 @@\n+{NAMES}{rows}```\n", encoding="utf-8"
     )
-    with studied(path, split=True, nodes=2) as given:
+    with studied(path, StatedFacts(nodes=2), split=True) as given:
         (study,) = map(Study, given.studies)
         samples = list(study.samples())
     assert [(item.bytes, item.time_us) for item in samples] == [(1 << 20, 20.0), (1 << 21, 20.0)]
