@@ -338,7 +338,7 @@ def _opened(item: InputFile, spool: Path | None, copies: Copies | None) -> Itera
 
 
 def _spooled(file: BinaryIO, spool: Path | None) -> BinaryIO:
-    copy = tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=spool)  # noqa: SIM115  # its user closes it
+    copy = tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=str(spool) if spool else None)  # noqa: SIM115
     shutil.copyfileobj(file, copy, CHUNK_BYTES)
     copy.seek(0)
     return copy  # type: ignore[return-value]  # has the methods that readers use: read and seek
