@@ -180,8 +180,9 @@ def values(view: View) -> Iterator[LaunchFinding]:
         yield error(
             found.id,
             f"{variable.name}={variable.value}: {found.reason}",
-            f"write {variable.name}={right}" if right is not None else f"leave out {variable.name}",
-            edits_of(variable, variable.name if right is not None else None, right),
+            (f"write {variable.name}={right}" if right else f"leave out {variable.name}")
+            + found.caution,
+            edits_of(variable, variable.name if right else None, right) if found.is_clear else (),
         )
 
 
