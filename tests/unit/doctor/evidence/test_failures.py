@@ -683,3 +683,22 @@ def test_a_node_without_gpus_is_known_to_have_none(tmp_path: Path) -> None:
     assert [one["kind"] for one in first.named("failures")] == ["no_gpu"]
     assert [one["kind"] for one in third.named("failures")] == ["no_smi"]
     assert second.named("failures") == []
+
+
+@pytest.mark.parametrize("tag", ["", "[rank3]: "])
+@pytest.mark.parametrize(
+    ("said", "kinds"),
+    [
+        ("Process group watchdog thread terminated with exception: [Rank 3] Watchdog caught "
+         "collective operation timeout: WorkNCCL(SeqNum=5)", ["watchdog"]),
+        ("Process group watchdog thread terminated with exception: CUDA error: an illegal memory "
+         "access was encountered", ["gpu_fault"]),
+        ("NCCL error: remote process exited or there was a network error", ["nccl"]),
+        ("something that no rule knows", ["nccl"]),
+    ],
+)  # fmt: skip
+def test_an_exception_of_pytorch_is_what_it_says(tag: str, said: str, kinds: list[str]) -> None:
+    thrown = "terminate called after throwing an instance of 'c10::DistBackendError'"
+    # The lines of two ranks mix.
+    text = f"{tag}{thrown}\n{tag}{thrown}\n{tag}  what():  [Rank 3] {said}\n" * 2
+    assert [one.kind for one in parse_failures(text)] == kinds
