@@ -642,6 +642,27 @@ def test_the_kernel_and_a_program_in_one_text(
     assert [one["kind"] for one in failures] == kinds
 
 
+@pytest.mark.parametrize("stamp", ["", "[ 1304.5] ", "[1304.512345] ", "[  +0.5] "])
+@pytest.mark.parametrize("beside", ["", "n1:1:1 [0] NCCL INFO Bootstrap: Using eth0\n"])
+def test_a_line_of_the_kernel_is_known_without_its_stamp(
+    stamp: str, beside: str, tmp_path: Path
+) -> None:
+    lines = [
+        "mlx5_core 0000:5e:00.1 ens1f1: Link down",
+        "mlx5_core 0000:5e:00.1 ens1f1: Link up",
+        "pcieport 0000:3a:00.0: AER: Corrected error received: 0000:3b:00.0",
+        "Out of memory: Killed process 5555 (python3) total-vm:912345678kB",
+        "oom-kill:constraint=CONSTRAINT_MEMCG,task=python,pid=7",
+    ]
+    for number, line in enumerate(lines):
+        put(tmp_path, f"n{number}/pasted.txt", f"{beside}{stamp}{line}\n")
+    nodes = list(folder_facts(tmp_path))
+    found = [[one["kind"] for one in node.named("kernel.failures")] for node in nodes]
+    assert found == [[], [], ["pcie_corrected"], ["memory"], ["memory"]]
+    assert [one["text"] for node in nodes[:2] for one in node.named("kernel.log")] == lines[:2]
+    assert [node.named("failures") for node in nodes if "failures" in node] in ([], [[]] * 5)
+
+
 @pytest.mark.parametrize("tool", [texts.NVLINK, texts.TOPO, texts.IBSTAT, texts.LSPCI])
 def test_a_program_that_fails_after_a_tool(tool: str, tmp_path: Path) -> None:
     put(tmp_path, "n1/pasted.txt", f"{tool}\nCUDA error: uncorrectable NVLink error detected\n")
