@@ -385,6 +385,7 @@ def _site(request: LintRequest) -> LaunchContext:
         nodes=request.nodes,
         hosts=tuple(hosts),
         gpus=request.gpus,
+        given_gpus=request.gpus,
         gpu_memory=parse_bytes(memory) if memory is not None else None,
     )
 

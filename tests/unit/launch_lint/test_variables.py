@@ -345,3 +345,17 @@ def test_notes_on_what_a_test_measures(command: str, expected: list[str]) -> Non
 )
 def test_names_of_nccltunes_own_variables(name: str, right: str | None) -> None:
     assert nearest_variable(name) == right
+
+
+@pytest.mark.parametrize(
+    ("given", "gpus", "said"),
+    [
+        (None, None, "the node has 8 (assumed: --gpus)"),
+        (4, 4, "the node has 4 (--gpus)"),
+        (8, 2, "the node has 2 (the text)"),
+    ],
+)
+def test_where_the_number_of_gpus_is_from(given: int | None, gpus: int | None, said: str) -> None:
+    (found,) = from_text("torchrun --nproc-per-node=16 t.py", LaunchContext())
+    site = found.site._replace(gpus=gpus, given_gpus=given)
+    assert said in check(found.line, site).findings[0].finding.message

@@ -208,7 +208,7 @@ def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
     yield error(
         "too-many-gpus",
         f"{count(most, 'process')} on a node with {count(program.gpus, 'GPU')} each need"
-        f" {placement.most_gpus}; the node has {have} (--gpus)",
+        f" {placement.most_gpus}; the node has {have} ({view.site.gpus_source})",
         fix,
         edits,
     )

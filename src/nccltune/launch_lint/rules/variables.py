@@ -549,7 +549,8 @@ def visible_devices(view: View) -> Iterator[LaunchFinding]:
         shown = f"{len(entries)} GPU{'' if len(entries) == 1 else 's'}"
         why = f"a node shows {shown}, and its processes use {need}"
     elif any(index >= view.site.gpus_per_node for index in indexes):
-        why = f"the node has GPUs 0 to {view.site.gpus_per_node - 1} (--gpus)"
+        last = view.site.gpus_per_node - 1
+        why = f"the node has GPUs 0 to {last} ({view.site.gpus_source})"
     if view.flavor.launcher is Launcher.DEEPSPEED:
         return  # It ignores the variable, or takes its devices.
     if view.command.last("hostfile") and "assumed" in (view.prediction.assumed or ""):
