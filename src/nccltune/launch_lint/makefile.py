@@ -3,6 +3,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from nccltune.launch_lint.finding import LaunchFinding, warning
 
@@ -57,7 +58,7 @@ def lost_exports(text: str) -> Iterator[LaunchFinding]:
     if not is_makefile(text) or ".ONESHELL" in text:
         return
     lines = re.sub(r"\\\n[ \t]*", " ", text).split("\n")
-    for line, following in zip(lines, lines[1:], strict=False):
+    for line, following in pairwise(lines):
         match = _EXPORT.fullmatch(line)
         if match is not None and following.startswith("\t"):
             yield warning(

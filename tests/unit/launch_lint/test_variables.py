@@ -131,8 +131,8 @@ def test_what_a_word_does_not_switch_off_stays_on(value: str) -> None:
             one.finding for one in judged.findings if one.finding.id == "setting-not-a-number"
         ]
         assert "has no effect now" in found.message
-        assert found.fix is not None and found.fix.startswith(f"leave out {name}; {name}=1 would")
-        assert judged.fixed is not None and name not in judged.fixed
+        assert f"leave out {name}; {name}=1 would switch" in str(found.fix)
+        assert name not in str(judged.fixed or name)
 
 
 @pytest.mark.parametrize("name", ["NCCL_P2P_DISABLE", "NCCL_IB_DISABLE"])
