@@ -480,3 +480,9 @@ def test_jobs_of_one_node_each_are_not_compared(
     found = joined(nodes)
     assert [job.job.rpartition(", ")[2] for job in found.jobs] == ["on a", "on b"]
     assert found.conflicts == []
+
+
+@pytest.mark.parametrize("tag", ["", "[1,0]<stdout>:"])
+def test_the_version_that_nccl_prints_as_a_line_of_its_own(tree: ProcessTree, tag: str) -> None:
+    log = f"{tag}NCCL version 2.21.5+cuda12.4\n{LOG.splitlines()[1]}\n".format(pid=7)
+    assert [process.version for process in processes(status(tree, log=log))] == ["2.21.5"]
