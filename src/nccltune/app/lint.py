@@ -25,6 +25,7 @@ from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.directives import never_started
 from nccltune.launch_lint.finding import LaunchFinding, note
+from nccltune.launch_lint.makefile import lost_exports
 from nccltune.launch_lint.options import (
     AZUREML,
     HYDRA,
@@ -329,6 +330,7 @@ def _lint_launch(
     except InputError as raised:
         reasons.append(raised)
     findings += [] if found else never_started(rest)
+    findings += lost_exports(rest) if found else []
     findings += _unseen(
         [
             *(name for one in found for name in one.site.unseen),
@@ -385,6 +387,7 @@ def _site(request: LintRequest) -> LaunchContext:
         nodes=request.nodes,
         hosts=tuple(hosts),
         gpus=request.gpus,
+        given_gpus=request.gpus,
         gpu_memory=parse_bytes(memory) if memory is not None else None,
     )
 

@@ -9,6 +9,7 @@ import msgspec
 
 from nccltune.formats.nccl_log.lines import log_lines
 from nccltune.formats.nccl_log.messages import (
+    VERSION_LINE,
     CommSetting,
     Communicator,
     LoadedRules,
@@ -16,6 +17,8 @@ from nccltune.formats.nccl_log.messages import (
     read_repeated_message,
 )
 from nccltune.formats.nccl_log.run_settings import NcclLog
+from nccltune.formats.text.lines import line_blocks
+from nccltune.formats.text.prefixes import strip_prefix
 from nccltune.model.errors import InputError
 from nccltune.model.scale import Scale
 
@@ -68,8 +71,24 @@ def read_job_log(paths: Iterable[Path]) -> JobLog:
             where=log.path,
             hint="start the job with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING",
         )
-    log.version = log.run.version
+    log.version = log.run.version or _printed_version(named)
     return log
+
+
+def _printed_version(paths: Iterable[Path]) -> str | None:
+    """Return the version that NCCL prints as a line without host and process, if all agree."""
+    found: set[str] = set()
+    for path in paths:
+        with path.open("rb") as file:
+            for _, lines in line_blocks(file):
+                matches = (
+                    VERSION_LINE.match(strip_prefix(line)[1]) for line in lines if _V in line
+                )
+                found |= {match["version"] for match in matches if match is not None}
+    return found.pop() if len(found) == 1 else None
+
+
+_V = "CCL version "
 
 
 def _take(process: LoggedProcess, message: object) -> None:

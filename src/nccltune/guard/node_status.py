@@ -68,7 +68,8 @@ def node_status(
 ) -> NodeStatus:
     """Return the status of the processes `pids`, or of all with NCCL that this user may read.
 
-    The processes of `log` are one job, also elsewhere. Raises InputError for a missing process,
+    The processes of `log` are one job, also elsewhere; of a log without a process of this node they
+    alone are judged. Raises InputError for a missing process,
     PlatformError for one that this user may not read.
     """
     # NCCL logs the name up to the first dot.
@@ -77,8 +78,11 @@ def node_status(
     if pids:
         found = [_asked(proc / str(pid), reader, log, host) for pid in dict.fromkeys(pids)]
         hidden = 0
-    else:
+    elif log is None or any(name == host for name, _ in log.processes):
         found, hidden = _all(proc, reader, log, host)
+    else:
+        # A log of other nodes: what runs here is not of its job.
+        found, hidden, host = [], 0, log.path
     if log is not None:
         here = {process.own_pid for process in found if process.is_logged}
         found += [

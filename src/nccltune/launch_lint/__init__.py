@@ -24,6 +24,7 @@ placed.py      predict the number of processes on each host
 scheduled.py   predict the processes of Flux, jsrun, aprun and Cray PALS
 stated.py      settings that a text states, with or without a command
 training.py    predict the processes of torchrun, deepspeed and accelerate
+makefile.py    recipes of make
 manifest.py    commands in Kubernetes manifests
 pods.py        pods of a manifest without the GPUs or memory that they need
 misplaced.py   launcher options after the program

@@ -116,6 +116,7 @@ class LaunchContext(NamedTuple):
 
     - `nodes`: number of nodes, None if unknown.
     - `gpus`: GPUs of a node, None if unknown: `gpus_per_node` then assumes 8.
+    - `given_gpus`, `gpus_from`: `gpus` of the option --gpus; what else states `gpus`.
     - `slots`: slots of a node. None means one for each GPU.
     - `inherited`: options of the allocation (`#SBATCH`).
     - `exported`: variables that are set for the launcher.
@@ -164,6 +165,8 @@ class LaunchContext(NamedTuple):
     on_first: str = ""
     modules: tuple[str, ...] = ()
     spreads: int = 0
+    given_gpus: int | None = None
+    gpus_from: str = "the text"
 
     def asked(self, meaning: str) -> Option | None:
         """Return the last option of the allocation with this meaning, or None."""
@@ -173,6 +176,13 @@ class LaunchContext(NamedTuple):
     def gpus_per_node(self) -> int:
         """Return the number of GPUs of a node, assumed if it is unknown."""
         return 8 if self.gpus is None else self.gpus
+
+    @property
+    def gpus_source(self) -> str:
+        """Return where the number of GPUs of a node is from, and the option if it is assumed."""
+        if self.gpus is None:
+            return "assumed: --gpus"
+        return "--gpus" if self.gpus == self.given_gpus else self.gpus_from
 
 
 class InnerLaunch(NamedTuple):

@@ -313,7 +313,7 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
         }
         site = site._replace(exported=(*site.exported, *given.items()))
     gpus = [gpus_of(container) for container in _containers(document)]
-    return site._replace(gpus=max(gpus)) if any(gpus) else site
+    return site._replace(gpus=max(gpus), gpus_from="the container's limit") if any(gpus) else site
 
 
 def _containers(value: Any) -> Iterator[dict[str, Any]]:

@@ -24,6 +24,7 @@ from nccltune.launch_lint.flow import (
     without_here,
 )
 from nccltune.launch_lint.hosts import text_of
+from nccltune.launch_lint.makefile import as_script
 from nccltune.launch_lint.options import SLURM
 from nccltune.launch_lint.pasted import commands_in, out_of_prose, scripts_of
 from nccltune.launch_lint.read import (
@@ -78,6 +79,7 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     >>> found.site.exported
     (('NCCL_DEBUG', 'INFO'),)
     """
+    text = as_script(text)
     site = read_around(text, site._replace(ran=site.ran or _ROW.search(text) is not None))
     try:
         found = [one for script in scripts_of(text) for one in _of_script(script, site)]

@@ -76,7 +76,8 @@ def all_gpus(command: LaunchCommand, site: LaunchContext) -> tuple[int | None, s
         around = boxes((*site.around, *(word.text for word in command.lead)))
         if (given := next((box.gpus for box in around if box.gpus is not None), None)) is not None:
             return given, None
-        return site.gpus_per_node, f"a node has {count(site.gpus_per_node, 'GPU')}: --gpus"
+        have = site.gpus_per_node
+        return have, f"a node has {count(have, 'GPU')}: {site.gpus_source}"
     if is_open(shown):
         return None, None
     return len([part for part in shown.split(",") if part.strip()]), None

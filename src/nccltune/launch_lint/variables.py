@@ -6,20 +6,25 @@ from typing import NamedTuple
 
 from nccltune.launch.program import strtol
 from nccltune.launch_lint.words import is_open, nearest, whole_number
-from nccltune.model.nccl_variables import NcclVariable
+from nccltune.model.nccl_variables import PREFIX, NcclVariable
 
+_OFF = "_DISABLE"
+"""End of the names whose 1 switches something off. Their default is 0."""
 _NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+)")
 
 
 class VariableFault(NamedTuple):
     """A value that NCCL does not accept: the id of the finding, the reason, and a right value.
 
-    `right` is None if no right value is known.
+    `right` is None if no right value is known. `caution` is what follows the
+    advice. `is_clear` is whether one repair is right whatever was meant.
     """
 
     id: str
     reason: str
     right: str | None
+    caution: str = ""
+    is_clear: bool = True
 
 
 def fault(variable: NcclVariable, value: str) -> VariableFault | None:
@@ -70,6 +75,15 @@ def _number_fault(variable: NcclVariable, value: str) -> VariableFault | None:
     if match is None or match[0] != value.strip():
         read = strtol(match[0]) if match is not None and not _octal(match[0]) else 0
         unit, right = "", None
+        if variable.name.endswith(_OFF) and read == 0:
+            # The job runs with it on: what was meant would switch it off.
+            what = variable.name.removeprefix(PREFIX).removesuffix(_OFF)
+            return VariableFault(
+                "setting-not-a-number",
+                f"NCCL reads a number: {value!r} is 0, so that it has no effect now",
+                None,
+                f"; {variable.name}=1 would switch {what} off",
+            )
         if variable.kind == "switch" or variable.values == ("0..2",):
             right = _switch(value)
         elif variable.kind == "bytes":
@@ -81,6 +95,10 @@ def _number_fault(variable: NcclVariable, value: str) -> VariableFault | None:
         return None
     number = strtol(match[0])
     if variable.kind == "switch" and number not in (-2, -1, 0, 1):
+        # Some of NCCL's code takes other numbers as 1, and some as 0.
+        if variable.name.endswith(_OFF):
+            either = f", or write {variable.name}=1 to switch it off"
+            return VariableFault("variable-value", "NCCL takes 0 or 1", None, either, False)
         return VariableFault("variable-value", "NCCL takes 0 or 1", "1")
     for limits in variable.values:
         low, _, high = limits.partition("..")

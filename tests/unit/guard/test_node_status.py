@@ -480,3 +480,20 @@ def test_jobs_of_one_node_each_are_not_compared(
     found = joined(nodes)
     assert [job.job.rpartition(", ")[2] for job in found.jobs] == ["on a", "on b"]
     assert found.conflicts == []
+
+
+@pytest.mark.parametrize("tag", ["", "[1,0]<stdout>:"])
+def test_the_version_that_nccl_prints_as_a_line_of_its_own(tree: ProcessTree, tag: str) -> None:
+    log = f"{tag}NCCL version 2.21.5+cuda12.4\n{LOG.splitlines()[1]}\n".format(pid=7)
+    assert [process.version for process in processes(status(tree, log=log))] == ["2.21.5"]
+
+
+def test_a_log_of_other_nodes_is_judged_alone(tree: ProcessTree) -> None:
+    tree.process(100, {"NCCL_ALGO": "Tree", **RUN}, LIBNCCL, TUNER)
+    log = LOG.format(pid=7).replace("node:", "other:")
+    found = status(tree, log=log)
+    assert [(process.host, process.pid) for process in processes(found)] == [("other", 7)]
+    assert (found.conflicts, found.host) == ([], str(tree.proc.parent / "job.log"))
+    # A process that is asked for is shown, and a log of this node is beside what runs here.
+    assert len(processes(status(tree, 100, log=log))) == 2
+    assert len(processes(status(tree, log=LOG.format(pid=7)))) == 2

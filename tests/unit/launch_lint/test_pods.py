@@ -418,3 +418,13 @@ def test_a_manifest_that_cannot_be_read_hides_no_command_of_a_page(
     path.write_text(f"# A comment\n---\n{broken}")
     with pytest.raises(InputError, match="is not YAML"):
         lint(LintRequest([str(path)]))
+
+
+@pytest.mark.parametrize("given", [None, 8])
+def test_the_gpus_of_a_container_are_of_its_manifest(tmp_path: Path, given: int | None) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(PYTORCHJOB.replace("nvidia.com/gpu: 8", "nvidia.com/gpu: 4"))
+    (launch,) = lint(LintRequest([str(path)], gpus=given)).launches
+    said = [one.finding.message for check in launch.commands for one in check.findings]
+    assert [text for text in said if text.endswith("the node has 4 (the container's limit)")]
+    assert not [text for text in said if "--gpus" in text]

@@ -196,3 +196,22 @@ def test_a_quote_without_end_is_named(tmp_path: Path, capsys: pytest.CaptureFixt
     path.write_text(f'mpirun -np 16 -H "h1:8,h2:8 {TEST}\n')
     assert run(["lint", str(path)]) == 2
     assert "has no end" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("mpirun -np 8 all_reduce_perf -b 8 -e 1G -f 2 -g 8", True),
+        ("mpiexec.hydra -n 2 all_reduce_perf -b 8 -e 1G -f 2 -g 8", True),
+        ("mpirun -np 1 all_reduce_perf -b 8 -e 1G -f 2 -g 8", False),
+        ("mpirun -np 16 -N 8 all_reduce_perf -b 8 -e 1G -f 2 -g 1", False),
+        ("mpirun -np 2 -H a:1,b:1 all_reduce_perf -b 8 -e 1G -f 2 -g 8", False),
+        ("mpirun -np 2 --hostfile h all_reduce_perf -b 8 -e 1G -f 2 -g 8", False),
+        ("#SBATCH -N 2\nmpirun -np 2 all_reduce_perf -b 8 -e 1G -f 2 -g 8", False),
+        ("mpirun -np 2 all_reduce_perf -b 8 -e 1G -f 2 -g 4", False),
+    ],
+)
+def test_processes_without_hosts_start_on_one_node(text: str, said: bool) -> None:
+    (found,) = from_text(text, LaunchContext())
+    ids = [one.finding.id for one in check(found.line, found.site).findings]
+    assert ("as-many-as-gpus" in ids) == said

@@ -66,8 +66,10 @@ def test_right_values(name: str, value: str) -> None:
         ("NCCL_DEBUG_SUBSYS", "INIT,ib", "INIT,NET"),
         ("NCCL_DEBUG_SUBSYS", "INIT,XYZZY", "INIT"),
         ("NCCL_DEBUG_SUBSYS", "XYZZY", None),
-        ("NCCL_IB_DISABLE", "True", "1"),
-        ("NCCL_IB_DISABLE", "2", "1"),
+        ("NCCL_IB_DISABLE", "True", None),
+        ("NCCL_IB_DISABLE", "2", None),
+        ("NCCL_IB_DISABLE", "1;", None),
+        ("NCCL_CUMEM_ENABLE", "2", "1"),
         ("NCCL_NVLS_ENABLE", "off", "0"),
         ("NCCL_BUFFSIZE", "4MiB", "4194304"),
         ("NCCL_MAX_CTAS", "1000", "64"),
@@ -116,6 +118,29 @@ def test_every_variable_that_documents_and_rules_name_is_known() -> None:
     assert len(named) > 50
     known = {name for name in named if name in table() or is_foreign(name) or VCCL.match(name)}
     assert named - known - MISSPELT - NOT_VARIABLES == set()
+
+
+@pytest.mark.parametrize("value", ["true", "Yes", "on", "enabled", "disable", "no", "'\"1\"'"])
+def test_what_a_word_does_not_switch_off_stays_on(value: str) -> None:
+    names = [
+        name for name, one in table().items() if name.endswith("_DISABLE") and one.kind != "text"
+    ]
+    for name in names:
+        judged = _checked(f"mpirun -np 16 -N 8 -x {name}={value} all_reduce_perf -b 8 -e 1G -f 2")
+        (found,) = [
+            one.finding for one in judged.findings if one.finding.id == "setting-not-a-number"
+        ]
+        assert "has no effect now" in found.message
+        assert f"leave out {name}; {name}=1 would switch" in str(found.fix)
+        assert name not in str(judged.fixed or name)
+
+
+@pytest.mark.parametrize("name", ["NCCL_P2P_DISABLE", "NCCL_IB_DISABLE"])
+def test_a_number_that_may_switch_off_or_not_is_not_repaired(name: str) -> None:
+    judged = _checked(f"mpirun -np 16 -N 8 -x {name}=2 all_reduce_perf -b 8 -e 1G -f 2 -g 1")
+    (found,) = [one.finding for one in judged.findings if one.finding.id == "variable-value"]
+    assert found.fix == f"leave out {name}, or write {name}=1 to switch it off"
+    assert found.edits == ()
 
 
 @pytest.mark.parametrize(
@@ -320,3 +345,17 @@ def test_notes_on_what_a_test_measures(command: str, expected: list[str]) -> Non
 )
 def test_names_of_nccltunes_own_variables(name: str, right: str | None) -> None:
     assert nearest_variable(name) == right
+
+
+@pytest.mark.parametrize(
+    ("given", "gpus", "said"),
+    [
+        (None, None, "the node has 8 (assumed: --gpus)"),
+        (4, 4, "the node has 4 (--gpus)"),
+        (8, 2, "the node has 2 (the text)"),
+    ],
+)
+def test_where_the_number_of_gpus_is_from(given: int | None, gpus: int | None, said: str) -> None:
+    (found,) = from_text("torchrun --nproc-per-node=16 t.py", LaunchContext())
+    site = found.site._replace(gpus=gpus, given_gpus=given)
+    assert said in check(found.line, site).findings[0].finding.message

@@ -208,7 +208,7 @@ def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
     yield error(
         "too-many-gpus",
         f"{count(most, 'process')} on a node with {count(program.gpus, 'GPU')} each need"
-        f" {placement.most_gpus}; the node has {have} (--gpus)",
+        f" {placement.most_gpus}; the node has {have} ({view.site.gpus_source})",
         fix,
         edits,
     )
@@ -333,18 +333,26 @@ def slurm_nodes(view: View) -> Iterator[LaunchFinding]:
 
 
 def as_many_as_gpus(view: View) -> Iterator[LaunchFinding]:
-    """Find `-np 8 ... -g 8` without hosts: 64 ranks, where 8 on one node may be meant."""
-    ask, program = _ask(view), view.program
-    if program is None or view.command.all("host") or view.site.hosts or view.site.nodes:
+    """Find `-np 8 ... -g 8` without hosts: they start on this node, where they need 64 GPUs."""
+    ask, program, site = _ask(view), view.program, view.site
+    if program is None or any(map(view.command.all, ("host", "hostfile"))):
         return
-    if view.flavor.launcher not in _OF_MPI or ask.total != program.gpus or (ask.total or 0) < 2:
+    total, each = ask.total or 0, program.gpus or 0
+    if view.flavor.launcher not in _OF_MPI or min(total, each) < 2 or site.hosts or site.nodes:
         return
-    if ask.per_node is not None or any(too_many_gpus(view)):
+    gpus = total * each
+    if ask.per_node is not None or gpus <= site.gpus_per_node or any(too_many_gpus(view)):
+        return
+    words = f"{count(total, 'process')} with {each} GPUs each are {gpus} ranks"
+    if site.inherited or site.on_first or site.slots or site.workers or site.ran:
+        if total == each:
+            yield note("as-many-as-gpus", f"{words}; for one GPU each, write -g 1")
         return
     yield note(
         "as-many-as-gpus",
-        f"{count(ask.total or 0, 'process')} with {program.gpus} GPUs each are"
-        f" {(ask.total or 0) * (program.gpus or 0)} ranks; for one GPU each, write -g 1",
+        f"{words}: without hosts, and outside of a scheduler's job, all start on this node, which"
+        f" then needs {gpus} GPUs",
+        "for one GPU each write -g 1; for several nodes name the hosts",
     )
 
 

@@ -96,7 +96,7 @@ def processes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
         yield error(
             "too-many-gpus",
             f"{count(number, 'process')} on a node with 1 GPU each need {value}; the node has"
-            f" {have} (--gpus)",
+            f" {have} ({view.site.gpus_source})",
             f"write {right}",
             (Replace(option, (right,)),),
         )

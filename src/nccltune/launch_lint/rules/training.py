@@ -178,7 +178,7 @@ def accelerate_total(view: View, command: LaunchCommand) -> Iterator[LaunchFindi
         yield warning(
             "accelerate-total",
             f"--num_processes is the number on all machines: {each} on each of {nodes}, which have"
-            f" {have} GPUs (--gpus)",
+            f" {have} GPUs ({view.site.gpus_source})",
             f"write --num_processes={nodes * have}, if each is to use all its GPUs",
         )
     elif each > have:
@@ -187,7 +187,7 @@ def accelerate_total(view: View, command: LaunchCommand) -> Iterator[LaunchFindi
         yield error(
             "too-many-gpus",
             f"{count(each, 'process')} on a node with 1 GPU each need {each}; the node has {have}"
-            " (--gpus)",
+            f" ({view.site.gpus_source})",
             f"write {right}",
             edits,
         )
@@ -268,7 +268,7 @@ def deepspeed_resources(view: View, command: LaunchCommand) -> Iterator[LaunchFi
         right = (each.words[0].text.partition("=")[0], str(have))
         yield error(
             "too-many-gpus",
-            f"{each.text}: the node has {have} GPUs (--gpus)",
+            f"{each.text}: the node has {have} GPUs ({view.site.gpus_source})",
             f"write {' '.join(right)}",
             (Replace(each, right),),
         )

@@ -180,8 +180,9 @@ def values(view: View) -> Iterator[LaunchFinding]:
         yield error(
             found.id,
             f"{variable.name}={variable.value}: {found.reason}",
-            f"write {variable.name}={right}" if right is not None else f"leave out {variable.name}",
-            edits_of(variable, variable.name if right is not None else None, right),
+            (f"write {variable.name}={right}" if right else f"leave out {variable.name}")
+            + found.caution,
+            edits_of(variable, variable.name if right else None, right) if found.is_clear else (),
         )
 
 
@@ -548,7 +549,8 @@ def visible_devices(view: View) -> Iterator[LaunchFinding]:
         shown = f"{len(entries)} GPU{'' if len(entries) == 1 else 's'}"
         why = f"a node shows {shown}, and its processes use {need}"
     elif any(index >= view.site.gpus_per_node for index in indexes):
-        why = f"the node has GPUs 0 to {view.site.gpus_per_node - 1} (--gpus)"
+        last = view.site.gpus_per_node - 1
+        why = f"the node has GPUs 0 to {last} ({view.site.gpus_source})"
     if view.flavor.launcher is Launcher.DEEPSPEED:
         return  # It ignores the variable, or takes its devices.
     if view.command.last("hostfile") and "assumed" in (view.prediction.assumed or ""):

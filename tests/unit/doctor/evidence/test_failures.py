@@ -666,6 +666,27 @@ def test_the_kernel_and_a_program_in_one_text(
     assert [one["kind"] for one in failures] == kinds
 
 
+@pytest.mark.parametrize("stamp", ["", "[ 1304.5] ", "[1304.512345] ", "[  +0.5] "])
+@pytest.mark.parametrize("beside", ["", "n1:1:1 [0] NCCL INFO Bootstrap: Using eth0\n"])
+def test_a_line_of_the_kernel_is_known_without_its_stamp(
+    stamp: str, beside: str, tmp_path: Path
+) -> None:
+    lines = [
+        "mlx5_core 0000:5e:00.1 ens1f1: Link down",
+        "mlx5_core 0000:5e:00.1 ens1f1: Link up",
+        "pcieport 0000:3a:00.0: AER: Corrected error received: 0000:3b:00.0",
+        "Out of memory: Killed process 5555 (python3) total-vm:912345678kB",
+        "oom-kill:constraint=CONSTRAINT_MEMCG,task=python,pid=7",
+    ]
+    for number, line in enumerate(lines):
+        put(tmp_path, f"n{number}/pasted.txt", f"{beside}{stamp}{line}\n")
+    nodes = list(folder_facts(tmp_path))
+    found = [[one["kind"] for one in node.named("kernel.failures")] for node in nodes]
+    assert found == [[], [], ["pcie_corrected"], ["memory"], ["memory"]]
+    assert [one["text"] for node in nodes[:2] for one in node.named("kernel.log")] == lines[:2]
+    assert [node.named("failures") for node in nodes if "failures" in node] in ([], [[]] * 5)
+
+
 @pytest.mark.parametrize("tool", [texts.NVLINK, texts.TOPO, texts.IBSTAT, texts.LSPCI])
 def test_a_program_that_fails_after_a_tool(tool: str, tmp_path: Path) -> None:
     put(tmp_path, "n1/pasted.txt", f"{tool}\nCUDA error: uncorrectable NVLink error detected\n")
@@ -707,3 +728,22 @@ def test_a_node_without_gpus_is_known_to_have_none(tmp_path: Path) -> None:
     assert [one["kind"] for one in first.named("failures")] == ["no_gpu"]
     assert [one["kind"] for one in third.named("failures")] == ["no_smi"]
     assert second.named("failures") == []
+
+
+@pytest.mark.parametrize("tag", ["", "[rank3]: "])
+@pytest.mark.parametrize(
+    ("said", "kinds"),
+    [
+        ("Process group watchdog thread terminated with exception: [Rank 3] Watchdog caught "
+         "collective operation timeout: WorkNCCL(SeqNum=5)", ["watchdog"]),
+        ("Process group watchdog thread terminated with exception: CUDA error: an illegal memory "
+         "access was encountered", ["gpu_fault"]),
+        ("NCCL error: remote process exited or there was a network error", ["nccl"]),
+        ("something that no rule knows", ["nccl"]),
+    ],
+)  # fmt: skip
+def test_an_exception_of_pytorch_is_what_it_says(tag: str, said: str, kinds: list[str]) -> None:
+    thrown = "terminate called after throwing an instance of 'c10::DistBackendError'"
+    # The lines of two ranks mix.
+    text = f"{tag}{thrown}\n{tag}{thrown}\n{tag}  what():  [Rank 3] {said}\n" * 2
+    assert [one.kind for one in parse_failures(text)] == kinds

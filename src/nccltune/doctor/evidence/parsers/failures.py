@@ -316,6 +316,11 @@ _RANKS = {kind: number for number, kind in enumerate(_WORDS)}
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 # Lines that only mention a failure: comments, echoed code, log calls.
 _QUOTED = re.compile(r"^\s*(?://|echo |if |elif |except |raise |print\(|logger\.)")
+_THROWN = re.compile(
+    r"terminate called after throwing an instance of 'c10::DistBackendError'"
+    r"(?=[^\n]*\n(?:[^\n]{0,400}\n){0,32}?[^\n]{0,40}(?P<what>what\(\):))"
+)
+"""An exception of PyTorch, and the next words of one: those of other ranks may stand between."""
 _INFO = "NCCL INFO"
 _TRIED = re.compile(r"returned [^,]{1,200}, retrying \((\d{1,9})/(\d{1,9})\)")
 _WARN = "NCCL WARN"
@@ -421,6 +426,10 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
             if start not in at or _RANKS[kind] < _RANKS[at[start]]:
                 at[start] = kind
     at.update(_warnings(text))
+    for match in _THROWN.finditer(text):
+        # What the exception says is a line of its own, of its own kind.
+        if text.rfind("\n", 0, match.start("what")) + 1 in at:
+            at.pop(text.rfind("\n", 0, match.start()) + 1, None)
     found: dict[tuple[str, str], FailureLine] = {}
     number, before = 1, 0
     for start in sorted(at):

@@ -24,7 +24,12 @@ _TIMED = (
     rf"{_DAY} \d{{4}}\] |(?:{_DAY}|\d{{4}}-\d\d-\d\d[T ]\S+) \S+ kernel: "
     r"|\d{4}-\d\d-\d\dT[\d:]{8},\d{6}[+-]\d\d:?\d\d |(?:\S{1,80} )?kernel: )"
 )
-KERNEL_LINE = rf"^(?:{_TIMED}|[^\n]{{0,60}}?\bNVRM: )"
+_BARE = (
+    r"(?:\[[^\]\n]{1,40}\] {0,4})?(?:[a-z]\w{1,30} [0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+    r"(?: [\w.-]{1,20})?: |(?:Memory cgroup o|O)ut of memory: Kill|oom-kill:constraint=)"
+)
+"""A driver and its device, or the end of a process, with any stamp: people shorten stamps."""
+KERNEL_LINE = rf"^(?:{_TIMED}|[^\n]{{0,60}}?\bNVRM: |{_BARE})"
 """Start of a line that the kernel printed. Other programs print none."""
 _IS_KERNEL = re.compile(KERNEL_LINE, re.M)
 _DAEMON = re.compile(
@@ -241,7 +246,8 @@ def _failure_kind(line: str) -> str | None:
 def has_kernel_lines(text: str) -> bool:
     """Return whether the kernel printed a line of `text`."""
     # The pattern alone would take seconds for a large log of a program.
-    likely = "NVRM: " in text or "kernel: " in text or _HAS_TIME.search(text) is not None
+    words = ("NVRM: ", "kernel: ", "ut of memory: Kill", "oom-kill:", " 0000:", "mlx5_core 0")
+    likely = any(word in text for word in words) or _HAS_TIME.search(text) is not None
     return likely and _IS_KERNEL.search(text) is not None
 
 
