@@ -100,6 +100,27 @@ def test_a_fall_of_the_curve_is_named(tmp_path: Path, cli: Cli) -> None:
         assert ("; bus bandwidth falls from 29.5 GB/s at 32 MiB" in line) is (rate is None)
 
 
+def test_a_hole_that_recovers_is_named_as_analyze_names_it(tmp_path: Path, cli: Cli) -> None:
+    """Also where only in place falls: the verdict is of the largest and smallest size alone."""
+    rates = {1 << i: min(300.0, 4e-5 * (1 << i)) for i in range(14, 33)}
+    holes = {1 << i: rates[1 << i] / 3 for i in range(20, 25)}
+    for number, places in enumerate(((holes, holes), ({}, holes), ({}, {}))):
+        times = {
+            size: tuple(size / {**rates, **own}[size] / 1e3 for own in places) for size in rates
+        }
+        file = tmp_path / f"run{number}.log"
+        file.write_text(nccl_tests_log(["a", "b"], times, gpus=8), encoding="utf-8")
+        analyzed = cli("analyze", file, "--json").document
+        kinds = ("dip", "falling-time")
+        seen = [x["sentence"] for x in analyzed["findings"] if x["kind"] in kinds]
+        assert bool(seen) is any(places)
+        screens = [cli("compare", file, *more, code=None).out for more in ((), ("--oneline",))]
+        for words in seen:
+            plain = words.removeprefix("all-reduce, 2 nodes, 16 ranks").lstrip(":, ")
+            assert all(plain in screen for screen in screens)
+        assert all(("bus bandwidth falls" in x) is bool(seen) for x in screens)
+
+
 def test_a_rate_that_the_run_exceeds_is_no_comparison(tmp_path: Path, cli: Cli) -> None:
     file = Path(h100_log(tmp_path, 240))
     text = file.read_text(encoding="utf-8").replace("H100 80GB HBM3", "A100-SXM4-40GB")
