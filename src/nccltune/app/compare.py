@@ -164,7 +164,9 @@ def compare_paths(
         )
     found = read_runs(paths, options)
     runs = found.runs
-    if len(paths) == 1 and runs and (any(reference) or _is_one(paths[0], runs)):
+    if not any(run.curves for run in runs):
+        raise _nothing_to_compare(found, ", ".join(map(str, paths)))
+    if len(paths) == 1 and (any(reference) or _is_one(paths[0], runs)):
         warnings = [*_left_out(runs), *found.unread, *found.dropped]
         return compare_with_reference(paths[0], runs, reference, warnings)
     columns = _by_name(runs)
@@ -236,6 +238,13 @@ def _is_one(path: Path, runs: Sequence[MeasuredRun]) -> bool:
 def _nothing_to_compare(found: RunsRead, where: str) -> InputError:
     failed = [f"{name}: {why}" for name, _, why in found.failed]
     reasons = [*failed, *found.unread, *_left_out(found.runs)][:3]
+    wrong = sum(run.left_out.get("wrong results", 0) for run in found.runs)
+    if wrong and not any(run.curves for run in found.runs):
+        return InputError(
+            f"no figure counts: {counted(wrong, 'timing')} with wrong results (#wrong), no other",
+            where=where,
+            hint=f"nccltune doctor {where.replace(', ', ' ')}",
+        )
     return InputError(
         f"no measurement to compare: {'; '.join(reasons) or 'no file'}",
         where=where,

@@ -121,6 +121,24 @@ def test_a_hole_that_recovers_is_named_as_analyze_names_it(tmp_path: Path, cli: 
         assert all(("bus bandwidth falls" in x) is bool(seen) for x in screens)
 
 
+def test_of_wrong_results_alone_no_figure_counts(tmp_path: Path, cli: Cli) -> None:
+    text = Path(h100_log(tmp_path, 200)).read_text(encoding="utf-8")
+    first, second, good = (tmp_path / name for name in ("first.txt", "second.txt", "run.txt"))
+    for number, file in enumerate((first, second), 7):
+        file.write_text(text.replace("       0", f"       {number}"), encoding="utf-8")
+    several = ([first], [first, "--nics", "8x400"], [first, good], [first, second, second], [good])
+    for arguments in several:
+        for more in ((), ("--oneline",)):
+            out, err = cli("compare", *arguments, *more, code=None)
+            known = arguments == [good]
+            assert bool(out.strip()) is known
+            assert ("no figure counts: 24 timings with wrong results (#wrong)" in err) is (
+                arguments[:2] == [first, "--nics"] or arguments in ([first], [first, good])
+            )
+            assert known or "nccltune doctor" in err
+    assert f"hint:  nccltune doctor {first}\n" in cli("analyze", first, code=2).err
+
+
 def test_a_rate_that_the_run_exceeds_is_no_comparison(tmp_path: Path, cli: Cli) -> None:
     file = Path(h100_log(tmp_path, 240))
     text = file.read_text(encoding="utf-8").replace("H100 80GB HBM3", "A100-SXM4-40GB")
