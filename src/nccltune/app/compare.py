@@ -103,6 +103,11 @@ class FleetCompared(msgspec.Struct, frozen=True, kw_only=True):
         slow = any(test.slow or test.uneven for test in self.tests)
         return slow or bool(self.failed) or any(item.has_outlier for item in self.scaling)
 
+    @property
+    def is_judged(self) -> bool:
+        """Return whether there was anything to compare, or a test without a result."""
+        return bool(self.tests or self.failed or any(item.rows for item in self.scaling))
+
 
 class BesideCompared(msgspec.Struct, frozen=True, kw_only=True):
     """The comparison of three and more runs of one test in one file, such as columns of a table.
