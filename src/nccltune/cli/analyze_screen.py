@@ -25,8 +25,11 @@ _NARROW = 66
 """On a terminal with fewer columns no table is printed, and a finding starts on its own line."""
 
 
-def show(found: AnalyzedInput, path: Path) -> None:
-    """Print the runs side by side, curves, findings, what was not read, and the next step."""
+def show(found: AnalyzedInput, path: Path, stated: str = "") -> None:
+    """Print the runs side by side, curves, findings, what was not read, and the next step.
+
+    `stated` are the options, each after a space, that a next command must repeat.
+    """
     out = stdout()
     if found.compared is not None:
         show_compared(found.compared)
@@ -45,7 +48,7 @@ def show(found: AnalyzedInput, path: Path) -> None:
         # What is doubtful is a finding of a single part.
         show_read(found.imported, doubtful=len(found.parts) > 1)
     if len(found.parts) == 1:
-        _next(analysis, compared, path, part.measure, is_study=found.imported is None)
+        _next(analysis, compared, path, part.measure, stated, is_study=found.imported is None)
 
 
 def show_analysis(analysis: Analysis, out: Console) -> list[Comparison]:
@@ -61,7 +64,13 @@ def show_analysis(analysis: Analysis, out: Console) -> list[Comparison]:
 
 
 def _next(
-    analysis: Analysis, found: Sequence[Comparison], path: Path, measure: str, *, is_study: bool
+    analysis: Analysis,
+    found: Sequence[Comparison],
+    path: Path,
+    measure: str,
+    stated: str,
+    *,
+    is_study: bool,
 ) -> None:
     tuned = [item.compared for item in found if item.conditions[0].condition.collective.tuned]
     where = shlex.quote(str(path))
@@ -71,8 +80,9 @@ def _next(
         hint("next: nccltune doctor  # on the machines that were measured")
     elif not any(item.condition.scale.nodes for item in analysis.conditions):
         ranks = " --ranks N" * (not all(item.condition.scale.ranks for item in analysis.conditions))
+        # An import again needs what may have been stated with the first one.
         names = {item.condition.collective.value for item in analysis.conditions}
-        named = f" --collective {names.pop()}" if len(names) == 1 else ""
+        named = f" --collective {names.pop()}" if is_study and len(names) == 1 else stated
         command = again if is_study else f"nccltune analyze {where}"
         hint(f"next: {command}{named} --nodes N{ranks}")
     elif not tuned:
