@@ -286,6 +286,8 @@ def _placed_test(
         shown = gpu or headed or shown
         if headed and not gpu:
             doubts.append(f"the GPU is {shown} by a heading above the table")
+    elif gpu and gpu_class(gpu) != gpu_class(shown):
+        doubts.insert(0, f"the GPU stated, {gpu}, is not used: the log shows {shown}")
     system = SystemShown(
         gpu=shown,
         nodes=nodes,

@@ -139,6 +139,18 @@ def test_of_wrong_results_alone_no_figure_counts(tmp_path: Path, cli: Cli) -> No
     assert f"hint:  nccltune doctor {first}\n" in cli("analyze", first, code=2).err
 
 
+@pytest.mark.parametrize(
+    ("gpu", "said"), [("A100", True), ("H900", True), ("H100", False), ("h200", False)]
+)
+def test_a_gpu_that_contradicts_the_log_is_said(
+    gpu: str, said: bool, tmp_path: Path, cli: Cli
+) -> None:
+    words = f"the GPU stated, {gpu}, is not used: the log shows NVIDIA H100 80GB HBM3"
+    for more in ((), ("--oneline",)):
+        out = cli("compare", h100_log(tmp_path, 200), "--gpu", gpu, *more, code=None).out
+        assert (words in out) is said
+
+
 def test_a_rate_that_the_run_exceeds_is_no_comparison(tmp_path: Path, cli: Cli) -> None:
     file = Path(h100_log(tmp_path, 240))
     text = file.read_text(encoding="utf-8").replace("H100 80GB HBM3", "A100-SXM4-40GB")
