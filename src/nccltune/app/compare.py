@@ -56,6 +56,12 @@ _BASE = re.compile(r"(?:py)?nccl|default|base(?:line)?|before|none|stock|vanilla
 """Names of the run with which the others in a table are compared."""
 
 
+_TABLES_ARE = "the tables are at "
+_ROW_OR_SUM = re.compile(
+    r"[\s|>]*\d[\d.,]*\s?[KMG]?i?B?[\s|,]|# (?:Out of bounds|Avg bus|Collective.*d: )"
+)
+
+
 class RunsRead(NamedTuple):
     """The runs of some inputs, and what is said of the other files.
 
@@ -269,7 +275,10 @@ def _sides(labels: tuple[str, str], sides: list[RunsRead], assumed: float) -> Si
         raise InputError(
             "both inputs hold the same run: there is nothing to compare",
             where=where,
-            hint="name the two measurements, or two folders without a common file",
+            hint=next(
+                (words for words in sides[0].hints if words.startswith(_TABLES_ARE)),
+                "name the two measurements, or two folders without a common file",
+            ),
         )
     try:
         tests = compare_sides(here, there, assumed)
@@ -443,13 +452,14 @@ def _add_file(
     columns = [x for x in report.flags if headed and x.kind is FlagKind.COLUMNS_UNKNOWN]
     found.dropped.extend(f"{item.name}: {flag.sentence}" for flag in columns)
     remarks = tuple(flag.sentence for flag in report.flags if flag.doubtful)
-    # A line above the first table is a part of it, for example its command.
-    heads = {max((run.line for run in samples if run.line <= line), default=0) for line in lines}
-    first = min((run.line for run in samples), default=0)
+    starts = sorted({run.line for run in samples})
+    heads = {_head(line, starts, content) for line in lines}
+    places = ", ".join(f"{item.path}:{line}" for line in starts)
+    found.hints.extend([f"{_TABLES_ARE}{places}"] if lines else [])
     titles = [run.title for run in samples]
     titled = not headed and all(titles) and len(set(titles)) == len(titles)
     for number, (run, timings) in enumerate(samples.items()):
-        if lines and run.line not in heads and not (0 in heads and run.line == first):
+        if lines and run.line not in heads:
             continue
         name = item.name
         if len(samples) > 1:
@@ -464,6 +474,18 @@ def _add_file(
             known.setdefault(f"{key} {record.pids}", new)
         elif not any(other.startswith(key) for other in known):
             known[key] = new
+
+
+def _head(line: int, starts: Sequence[int], content: bytes) -> int:
+    """Return the line of the table that a line is of; the text above a table is a part of it.
+
+    That text begins behind the last row or summary of the table before.
+    """
+    before = max((start for start in starts if start <= line), default=0)
+    after = min((start for start in starts if start > line), default=0)
+    text = content.decode(encoding_of(content[:4]), errors="replace").split("\n")
+    above = not before or not any(map(_ROW_OR_SUM.match, text[line - 1 : after - 1]))
+    return after if after and above else before
 
 
 def _run(
