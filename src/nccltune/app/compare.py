@@ -56,6 +56,12 @@ _BASE = re.compile(r"(?:py)?nccl|default|base(?:line)?|before|none|stock|vanilla
 """Names of the run with which the others in a table are compared."""
 
 
+_TABLES_ARE = "the tables are at "
+_ROW_OR_SUM = re.compile(
+    r"[\s|>]*\d[\d.,]*\s?[KMG]?i?B?[\s|,]|# (?:Out of bounds|Avg bus|Collective.*d: )"
+)
+
+
 class RunsRead(NamedTuple):
     """The runs of some inputs, and what is said of the other files.
 
@@ -102,6 +108,11 @@ class FleetCompared(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether a node, run, period or scale is slower or uneven, or a test failed."""
         slow = any(test.slow or test.uneven for test in self.tests)
         return slow or bool(self.failed) or any(item.has_outlier for item in self.scaling)
+
+    @property
+    def is_judged(self) -> bool:
+        """Return whether there was anything to compare, or a test without a result."""
+        return bool(self.tests or self.failed or any(item.rows for item in self.scaling))
 
 
 class BesideCompared(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,7 +177,9 @@ def compare_paths(
         )
     found = read_runs(paths, options)
     runs = found.runs
-    if len(paths) == 1 and runs and (any(reference) or _is_one(paths[0], runs)):
+    if not any(run.curves for run in runs):
+        raise _nothing_to_compare(found, ", ".join(map(str, paths)))
+    if len(paths) == 1 and (any(reference) or _is_one(paths[0], runs)):
         warnings = [*_left_out(runs), *found.unread, *found.dropped]
         return compare_with_reference(paths[0], runs, reference, warnings)
     columns = _by_name(runs)
@@ -238,6 +251,13 @@ def _is_one(path: Path, runs: Sequence[MeasuredRun]) -> bool:
 def _nothing_to_compare(found: RunsRead, where: str) -> InputError:
     failed = [f"{name}: {why}" for name, _, why in found.failed]
     reasons = [*failed, *found.unread, *_left_out(found.runs)][:3]
+    wrong = sum(run.left_out.get("wrong results", 0) for run in found.runs)
+    if wrong and not any(run.curves for run in found.runs):
+        return InputError(
+            f"no figure counts: {counted(wrong, 'timing')} with wrong results (#wrong), no other",
+            where=where,
+            hint=f"nccltune doctor {where.replace(', ', ' ')}",
+        )
     return InputError(
         f"no measurement to compare: {'; '.join(reasons) or 'no file'}",
         where=where,
@@ -257,7 +277,10 @@ def _sides(labels: tuple[str, str], sides: list[RunsRead], assumed: float) -> Si
         raise InputError(
             "both inputs hold the same run: there is nothing to compare",
             where=where,
-            hint="name the two measurements, or two folders without a common file",
+            hint=next(
+                (words for words in sides[0].hints if words.startswith(_TABLES_ARE)),
+                "name the two measurements, or two folders without a common file",
+            ),
         )
     try:
         tests = compare_sides(here, there, assumed)
@@ -431,13 +454,14 @@ def _add_file(
     columns = [x for x in report.flags if headed and x.kind is FlagKind.COLUMNS_UNKNOWN]
     found.dropped.extend(f"{item.name}: {flag.sentence}" for flag in columns)
     doubtful = [flag for flag in report.flags if flag.doubtful]
-    # A line above the first table is a part of it, for example its command.
-    heads = {max((run.line for run in samples if run.line <= line), default=0) for line in lines}
-    first = min((run.line for run in samples), default=0)
+    starts = sorted({run.line for run in samples})
+    heads = {_head(line, starts, content) for line in lines}
+    places = ", ".join(f"{item.path}:{line}" for line in starts)
+    found.hints.extend([f"{_TABLES_ARE}{places}"] if lines else [])
     titles = [run.title for run in samples]
     titled = not headed and all(titles) and len(set(titles)) == len(titles)
     for number, (run, timings) in enumerate(samples.items()):
-        if lines and run.line not in heads and not (0 in heads and run.line == first):
+        if lines and run.line not in heads:
             continue
         name = item.name
         if len(samples) > 1:
@@ -454,6 +478,18 @@ def _add_file(
             known.setdefault(f"{key} {record.pids}", new)
         elif not any(other.startswith(key) for other in known):
             known[key] = new
+
+
+def _head(line: int, starts: Sequence[int], content: bytes) -> int:
+    """Return the line of the table that a line is of; the text above a table is a part of it.
+
+    That text begins behind the last row or summary of the table before.
+    """
+    before = max((start for start in starts if start <= line), default=0)
+    after = min((start for start in starts if start > line), default=0)
+    text = content.decode(encoding_of(content[:4]), errors="replace").split("\n")
+    above = not before or not any(map(_ROW_OR_SUM.match, text[line - 1 : after - 1]))
+    return after if after and above else before
 
 
 def _run(

@@ -12,13 +12,15 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from nccltune.analyze import analyze
 from nccltune.analyze.expected import BEYOND
-from nccltune.analyze.result import Curve, CurvePoint
-from nccltune.analyze.shapes import shapes
+from nccltune.analyze.result import Condition
 from nccltune.analyze.stats import median
+from nccltune.analyze.timings import SortedSamples, Timings
 from nccltune.app.nccl_model import ModelFigures, beside
 from nccltune.compare.runs import MeasuredRun, MeasuredTest
 from nccltune.formats.reading.platform_facts import SHARED_GPUS, PlatformFacts
+from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
 from nccltune.model.finding import FindingKind
@@ -53,7 +55,6 @@ _UNKNOWN_RATE = 10_000
 _FEW_NODES = 16
 _OF_DEVICES = ("NCCL_IB_HCA", "NCCL_TOPO_FILE")
 """Settings that name devices, which the usual node does not have."""
-_STEADY_BYTES, _FALL = 1 << 20, 0.25
 _LARGE = 1 << 30
 
 
@@ -173,6 +174,8 @@ class _MergedCurve(NamedTuple):
     run: MeasuredRun
     in_place: bool
     times_us: dict[int, float]
+    beside_us: dict[int, float]
+    """The other placement."""
 
 
 class NodeNics(NamedTuple):
@@ -245,8 +248,11 @@ def _merged(runs: Sequence[MeasuredRun]) -> Iterator[_MergedCurve]:
             for point, log_time in run.curves[key].times.items():
                 times[point.in_place].setdefault(point.bytes, []).append(log_time)
         in_place = not times[False]
-        merged = {size: math.exp(median(x)) for size, x in sorted(times[in_place].items())}
-        yield _MergedCurve(*key, keys[key][0], in_place, merged)
+        merged = [
+            {size: math.exp(median(x)) for size, x in sorted(times[place].items())}
+            for place in (in_place, not in_place)
+        ]
+        yield _MergedCurve(*key, keys[key][0], in_place, *merged)
 
 
 def _oddness(test: MeasuredTest, label: str) -> tuple[bool, ...]:
@@ -280,6 +286,8 @@ def _placed_test(
         shown = gpu or headed or shown
         if headed and not gpu:
             doubts.append(f"the GPU is {shown} by a heading above the table")
+    elif gpu and gpu_class(gpu) != gpu_class(shown):
+        doubts.insert(0, f"the GPU stated, {gpu}, is not used: the log shows {shown}")
     system = SystemShown(
         gpu=shown,
         nodes=nodes,
@@ -289,7 +297,7 @@ def _placed_test(
     )
     placement, limits, model, assumed = None, [], None, None
     if ranks is not None:
-        doubts += _dips(item, ranks)
+        doubts += _shapes(item, ranks)
         placement = place(system, test.collective, item.times_us, curves)
         size, busbw = placement.bandwidth.bytes, placement.bandwidth.busbw_gb_per_s
         found = [
@@ -355,16 +363,30 @@ def _usual_node(
         return None
 
 
-def _dips(item: _MergedCurve, ranks: int) -> list[str]:
-    """Return where the bus bandwidth of large sizes falls far beyond noise."""
-    points = [
-        CurvePoint(size, 2, time, time, time, None, busbw)
-        for size, time in item.times_us.items()
-        if size >= _STEADY_BYTES
-        and (busbw := item.test.collective.busbw_gb_per_s(size, time, ranks))
+def _shapes(item: _MergedCurve, ranks: int) -> list[str]:
+    """Return where the bus bandwidth falls beyond noise and a larger message is faster."""
+    test = item.test
+    place = Condition(
+        test.collective,
+        Scale(test.scale[0] or 0, ranks),
+        test.registered,
+        item.in_place,
+        test.graph,
+    )
+    sides = ((place, item.times_us), (place.other_placement, item.beside_us))
+    timings = [
+        Timings(key, {size: {DEFAULT: {(0, 0): time}} for size, time in times.items()})
+        for key, times in sides
+        if times
     ]
-    found = shapes(Curve("default", points), _FALL, None)
-    return [shape.seen for shape in found if shape.kind is FindingKind.DIP]
+    found = analyze(Platform(name="compare"), SortedSamples(timings, 0, {}, 0, 0)).findings
+    return [
+        x.sentence.removeprefix(replace(place, in_place=False).title)
+        .removeprefix(": ")
+        .removeprefix(", ")
+        for x in found
+        if x.kind in (FindingKind.FALLING_TIME, FindingKind.DIP)
+    ]
 
 
 def _nic_limit(

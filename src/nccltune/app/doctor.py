@@ -34,6 +34,9 @@ def examine_paths(paths: Sequence[Path]) -> CheckedNodes:
     Files of another host are examined alone. Raises InputError for a folder with other paths, and
     for one without nodes.
     """
+    if Path("-") in paths:
+        words = "standard input is not read"
+        raise InputError(words, where="-", hint="save it in a file: nccltune doctor FILE")
     folders = [path for path in paths if path.is_dir()]
     if not folders:
         other = read_elsewhere(paths)

@@ -295,6 +295,9 @@ def _xml_files(path: Path) -> list[Path]:
 
 def _lint_text(text: str, site: LaunchContext, flavors: tuple[Flavor, ...]) -> LintedLaunch:
     """Check a launch command. Raises InputError if it is neither a command nor a file's name."""
+    if text == "-":
+        words = "standard input is not read"
+        raise InputError(words, where=text, hint="save it in a file: nccltune lint FILE")
     if not re.search(r"\s", text) and not _is_command([text]):
         raise InputError(
             "no such file, and no launch command", where=text, hint=f"quote a command; {_KNOWN}"

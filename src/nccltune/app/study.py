@@ -60,6 +60,8 @@ def open_study(path: Path, *, curves: bool = False) -> OpenStudy:
             hint += " --nodes N" + (" --ranks N" if _lacks_ranks(samples) else "")
             if samples.curves and not curves:
                 hint += f"; or show the curves: nccltune analyze {path}"
+        if not samples.curves and samples.wrong:
+            hint = "nccltune doctor FILES..."
         if not samples.curves and samples.one_rank:
             hint = "start more ranks: -g with the GPUs of a node, or MPI (make MPI=1) over nodes"
         if limited is not None:

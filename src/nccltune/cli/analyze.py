@@ -50,5 +50,7 @@ def command(
         warn_unsaved(part.unsaved)
     analyses = [part.analysis for part in found.parts]
     whole = {"analyses": analyses, "compared": found.compared}
-    print_result(analyses[0] if len(analyses) == 1 else whole, show, found, study, collective)
+    options = {"collective": collective, "ranks": ranks}
+    again = "".join(f" --{name} {value}" for name, value in options.items() if value)
+    print_result(analyses[0] if len(analyses) == 1 else whole, show, found, study, again)
     return int(check and any(map(is_serious, analyses)))

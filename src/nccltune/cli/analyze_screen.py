@@ -25,10 +25,10 @@ _NARROW = 66
 """On a terminal with fewer columns no table is printed, and a finding starts on its own line."""
 
 
-def show(found: AnalyzedInput, path: Path, collective: str | None = None) -> None:
+def show(found: AnalyzedInput, path: Path, stated: str = "") -> None:
     """Print the runs side by side, curves, findings, what was not read, and the next step.
 
-    `collective` is the one that the user states.
+    `stated` are the options, each after a space, that a next command must repeat.
     """
     out = stdout()
     if found.compared is not None:
@@ -48,7 +48,7 @@ def show(found: AnalyzedInput, path: Path, collective: str | None = None) -> Non
         # What is doubtful is a finding of a single part.
         show_read(found.imported, doubtful=len(found.parts) > 1)
     if len(found.parts) == 1:
-        _next(analysis, compared, path, part.measure, collective, is_study=found.imported is None)
+        _next(analysis, compared, path, part.measure, stated, is_study=found.imported is None)
 
 
 def show_analysis(analysis: Analysis, out: Console) -> list[Comparison]:
@@ -68,7 +68,7 @@ def _next(
     found: Sequence[Comparison],
     path: Path,
     measure: str,
-    collective: str | None,
+    stated: str,
     *,
     is_study: bool,
 ) -> None:
@@ -80,10 +80,9 @@ def _next(
         hint("next: nccltune doctor  # on the machines that were measured")
     elif not any(item.condition.scale.nodes for item in analysis.conditions):
         ranks = " --ranks N" * (not all(item.condition.scale.ranks for item in analysis.conditions))
-        # A study does not say which of its files needed the option.
-        names = {item.condition.collective.value for item in analysis.conditions if is_study}
-        names |= {collective} if collective else set()
-        named = f" --collective {names.pop()}" if len(names) == 1 else ""
+        # An import again needs what may have been stated with the first one.
+        names = {item.condition.collective.value for item in analysis.conditions}
+        named = f" --collective {names.pop()}" if is_study and len(names) == 1 else stated
         command = again if is_study else f"nccltune analyze {where}"
         hint(f"next: {command}{named} --nodes N{ranks}")
     elif not tuned:

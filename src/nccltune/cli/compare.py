@@ -66,9 +66,10 @@ def command(
     Exit code 1 if LOG is clearly below what it is compared with, or B is slower beyond noise; in a
     fleet if anything is slow or a test gave no result. Exit code 2 if there is nothing to compare.
     """
-    from nccltune.app.compare import compare_paths
+    from nccltune.app.compare import FleetCompared, compare_paths
     from nccltune.app.compare_reference import ReferenceCompared, ReferenceRequest
     from nccltune.cli.compare_screen import one_line, show
+    from nccltune.cli.output import next_step
     from nccltune.cli.reference_screen import placed_line, show_placed
 
     request = ReferenceRequest(gpu, nics, topology, references, output)
@@ -91,4 +92,8 @@ def command(
         print(one_line(found))
     else:
         print_result(found, show, found)
+    if isinstance(found, FleetCompared) and not found.is_judged:
+        if len(paths) == 1:
+            next_step("nccltune analyze", paths[0])
+        return 2
     return int(found.has_finding)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nccltune.compare.series import ScalingSeries
     from nccltune.compare.sides import CurveComparison, SizeRatio
 
+_NOTHING = "nothing: no test has four runs at one scale, or three scales of one platform"
 _SERIES = 8
 _TABLES = 3
 """Most tables of a screen, and verdicts of a line."""
@@ -76,7 +77,8 @@ def one_line(found: SidesCompared | FleetCompared | ChoicesCompared) -> str:
         parts += [_failed(found)] if found.failed else []
         parts += [f"{test.title}: {_uneven(test)}" for test in found.tests if test.uneven]
         parts += [f"{x.title}: {words}" for x in found.scaling for words in x.sentences]
-        parts = parts or ["nothing is slower than the others beyond noise"]
+        nothing = "nothing is slower than the others beyond noise" if found.tests else _NOTHING
+        parts = parts or [nothing]
     more = [f"and {len(parts) - _TABLES} more"] if len(parts) > _TABLES else []
     return harmless(f"{lead}: {'; '.join([*parts[:_TABLES], *more])}")
 
@@ -270,8 +272,7 @@ def _show_scaling_sentences(series: list[ScalingSeries], out: Console) -> None:
 
 def _show_peaks(found: FleetCompared, out: Console) -> None:
     if not found.tests:
-        words = "nothing: no test has four runs at one scale, or three scales of one platform"
-        hanging(out, "judged     ", 11, words)
+        hanging(out, "judged     ", 11, _NOTHING)
     out.print()
     table = plain_table("test", "run", ">peak", ">at")
     table.columns[1].overflow = "fold"

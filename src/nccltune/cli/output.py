@@ -59,6 +59,8 @@ _STEERING = re.compile(
     "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
 )
 
+_PIPED = re.compile(r"(nccltune [\w -]*? ?)(?<= )-(?=[ ,;]|$)")
+
 
 def harmless(text: str) -> str:
     """Return `text` with control characters made visible (`\\x1b`). Tabs and line ends are kept."""
@@ -73,7 +75,7 @@ def error_lines(message: str, hint: str | None) -> str:
     red, cyan, end = ("\x1b[1;31m", "\x1b[36m", "\x1b[0m") if coloured else ("", "", "")
     lines = [f"{red}error:{end} {harmless(message)}"]
     if hint:
-        lines.append(f"{cyan}hint:{end}  {harmless(hint)}")
+        lines.append(f"{cyan}hint:{end}  {harmless(after_pipe(hint))}")
     return "\n".join(lines)
 
 
@@ -165,7 +167,13 @@ def next_step(verb: str, path: Path) -> None:
 
 def hint(words: str) -> None:
     """Print a hint on what to do next, on stderr, unless `-q` is set."""
-    message_console().print(words, style="dim", soft_wrap=True)
+    message_console().print(after_pipe(words), style="dim", soft_wrap=True)
+
+
+def after_pipe(words: str) -> str:
+    """Return a hint whose command names a file in place of `-`, as the pipe has ended."""
+    named = _PIPED.sub(r"\1FILE", words)
+    return words if named == words else f"{named}  # FILE: what was piped, saved"
 
 
 def is_json() -> bool:

@@ -356,6 +356,23 @@ def test_a_run_of_a_file_is_named_by_a_line(tmp_path: Path) -> None:
         sides(Path(f"{tmp_path}/none.txt:3"), path)
 
 
+@pytest.mark.parametrize("title", ["### After", "mpirun -np 2 ./all_reduce_perf -b 8", ""])
+def test_a_line_above_a_table_names_that_table(tmp_path: Path, title: str) -> None:
+    """From its title to its last summary; a pair of one table is told where the tables are."""
+    first, second = (nccl_tests_log(["a", "b"], times(rate)) for rate in (9.0, 5.0))
+    path = put(tmp_path / "two.md", f"### Before\n{first}\n{title}\n{second}")
+    lines = path.read_text(encoding="utf-8").split("\n")
+    end = 1 + max(i for i, x in enumerate(lines[: len(lines) // 2]) if x.startswith("#"))
+    heads = [i for i, x in enumerate(lines, 1) if x.startswith("#       size")]
+    for number in range(end + 1, len(lines), 4):
+        found = sides(Path(f"{path}:1"), Path(f"{path}:{number}"))
+        assert found.has_finding
+    for number in range(end, 0, -4):
+        with pytest.raises(InputError, match="same run") as caught:
+            sides(Path(f"{path}:1"), Path(f"{path}:{number}"))
+        assert caught.value.hint == f"the tables are at {path}:{heads[0]}, {path}:{heads[1]}"
+
+
 def test_rows_that_cannot_be_read_are_a_result(tmp_path: Path) -> None:
     log = nccl_tests_log(["a", "b"], times(240.0))
     bad = put(tmp_path / "bad.txt", log.replace("   sum  ", " [0] [1] "))

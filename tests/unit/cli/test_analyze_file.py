@@ -133,3 +133,23 @@ def test_a_file_without_measurements_says_why(cli: Cli, inside: Path) -> None:
     assert cli("import", "folder", "-o", "study", code=2).err.endswith(known)
     assert "no study" in cli("analyze", "empty", code=2).err
     assert "no such study" in cli("analyze", "missing.txt", code=2).err
+
+
+@pytest.mark.parametrize(
+    ("verb", "wrong", "says"),
+    [
+        ("analyze", False, "nccltune import FILE FILES -o STUDY  # FILE: what was piped, saved\n"),
+        ("analyze", True, "nccltune doctor FILE  # FILE: what was piped, saved\n"),
+        ("compare", True, "nccltune doctor FILE  # FILE: what was piped, saved\n"),
+        ("doctor", False, "not read\nhint:  save it in a file: nccltune doctor FILE\n"),
+        ("lint", False, "not read\nhint:  save it in a file: nccltune lint FILE\n"),
+    ],
+)
+def test_after_a_pipe_a_next_command_names_a_file(
+    verb: str, wrong: bool, says: str, monkeypatch: pytest.MonkeyPatch, cli: Cli
+) -> None:
+    text = log().replace("       0", "       7") if wrong else log()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    err = cli(verb, "-", code=None).err
+    assert says in err
+    assert " - " not in err

@@ -141,6 +141,20 @@ def test_the_guide_shows_what_a_fleet_prints(tmp_path: Path, cli: Cli) -> None:
     assert [form(line) for line in lines] == [form(line) for line in out[: len(lines)]]
 
 
+def test_too_few_runs_to_judge_are_exit_code_2_and_lead_to_analyze(
+    tmp_path: Path, cli: Cli
+) -> None:
+    times = {1 << i: (30.0 + (1 << i) / 2e5,) * 2 for i in range(10, 30, 2)}
+    for number in range(3):
+        own = {size: (both[0] * (1 + number / 100),) * 2 for size, both in times.items()}
+        (tmp_path / f"run{number}.log").write_text(nccl_tests_log(["a", "b"], own, pid=number))
+    for more in ((), ("--oneline",)):
+        out, err = cli("compare", tmp_path, *more, code=2)
+        assert "nothing: no test has four runs at one scale" in out
+        assert "slower than the others" not in out
+        assert err.endswith(f"next: nccltune analyze {tmp_path}\n")
+
+
 def test_an_input_without_a_measurement_is_an_error(tmp_path: Path, cli: Cli) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("no table\n", encoding="utf-8")

@@ -100,6 +100,57 @@ def test_a_fall_of_the_curve_is_named(tmp_path: Path, cli: Cli) -> None:
         assert ("; bus bandwidth falls from 29.5 GB/s at 32 MiB" in line) is (rate is None)
 
 
+def test_a_hole_that_recovers_is_named_as_analyze_names_it(tmp_path: Path, cli: Cli) -> None:
+    """Also where only in place falls: the verdict is of the largest and smallest size alone."""
+    rates = {1 << i: min(300.0, 4e-5 * (1 << i)) for i in range(14, 33)}
+    holes = {1 << i: rates[1 << i] / 3 for i in range(20, 25)}
+    for number, places in enumerate(((holes, holes), ({}, holes), ({}, {}))):
+        times = {
+            size: tuple(size / {**rates, **own}[size] / 1e3 for own in places) for size in rates
+        }
+        file = tmp_path / f"run{number}.log"
+        file.write_text(nccl_tests_log(["a", "b"], times, gpus=8), encoding="utf-8")
+        analyzed = cli("analyze", file, "--json").document
+        kinds = ("dip", "falling-time")
+        seen = [x["sentence"] for x in analyzed["findings"] if x["kind"] in kinds]
+        assert bool(seen) is any(places)
+        screens = [cli("compare", file, *more, code=None).out for more in ((), ("--oneline",))]
+        for words in seen:
+            plain = words.removeprefix("all-reduce, 2 nodes, 16 ranks").lstrip(":, ")
+            assert all(plain in screen for screen in screens)
+        assert all(("bus bandwidth falls" in x) is bool(seen) for x in screens)
+
+
+def test_of_wrong_results_alone_no_figure_counts(tmp_path: Path, cli: Cli) -> None:
+    text = Path(h100_log(tmp_path, 200)).read_text(encoding="utf-8")
+    first, second, good = (tmp_path / name for name in ("first.txt", "second.txt", "run.txt"))
+    for number, file in enumerate((first, second), 7):
+        file.write_text(text.replace("       0", f"       {number}"), encoding="utf-8")
+    several = ([first], [first, "--nics", "8x400"], [first, good], [first, second, second], [good])
+    for arguments in several:
+        for more in ((), ("--oneline",)):
+            out, err = cli("compare", *arguments, *more, code=None)
+            known = arguments == [good]
+            assert bool(out.strip()) is known
+            assert ("no figure counts: 24 timings with wrong results (#wrong)" in err) is (
+                arguments[:2] == [first, "--nics"] or arguments in ([first], [first, good])
+            )
+            assert known or "nccltune doctor" in err
+    assert f"hint:  nccltune doctor {first}\n" in cli("analyze", first, code=2).err
+
+
+@pytest.mark.parametrize(
+    ("gpu", "said"), [("A100", True), ("H900", True), ("H100", False), ("h200", False)]
+)
+def test_a_gpu_that_contradicts_the_log_is_said(
+    gpu: str, said: bool, tmp_path: Path, cli: Cli
+) -> None:
+    words = f"the GPU stated, {gpu}, is not used: the log shows NVIDIA H100 80GB HBM3"
+    for more in ((), ("--oneline",)):
+        out = cli("compare", h100_log(tmp_path, 200), "--gpu", gpu, *more, code=None).out
+        assert (words in out) is said
+
+
 def test_a_rate_that_the_run_exceeds_is_no_comparison(tmp_path: Path, cli: Cli) -> None:
     file = Path(h100_log(tmp_path, 240))
     text = file.read_text(encoding="utf-8").replace("H100 80GB HBM3", "A100-SXM4-40GB")

@@ -106,6 +106,11 @@ def test_the_collective_is_asked_for_once(tmp_path: Path, cli: Cli) -> None:
     assert f"next: for rules, add what is unknown: {again}\n" in step
     options = f"-o {study} --collective allreduce --nodes N --ranks N"
     assert f"next: nccltune import FILES {options}\n" in printed("analyze", str(study))
+    once = f"next: nccltune analyze '{table}' --collective allreduce --nodes N --ranks N\n"
+    assert once in printed("analyze", str(table), "--collective", "allreduce")
+    table.write_text(table.read_text().replace("| Size", "all_reduce_perf\n\n| Size"))
+    known = f"next: nccltune analyze '{table}' --nodes N --ranks N\n"
+    assert known in printed("analyze", str(table))
     assert f"nccltune import FILES... {options};" in printed("tune", str(study))
     given = ("analyze", str(table), "--collective", "allreduce")
     assert f"next: nccltune {shlex.join(given)} --nodes N --ranks N\n" in printed(*given)

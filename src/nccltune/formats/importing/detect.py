@@ -89,7 +89,10 @@ def kind_of(head: bytes) -> FileKind:
 
 
 def kind_of_rest(file: BinaryIO) -> FileKind:
-    """Return the kind of a file whose head shows no format: text before a table, or UNKNOWN."""
+    """Return the kind of a file whose head shows no format: text before a table, or UNKNOWN.
+
+    Raises InputError if the first _MOST_BYTES bytes show none and more follow.
+    """
     for _, lines in line_blocks(file):
         for line in lines:
             if (kind := _table_kind(line[:_ROW_WIDTH])) is not FileKind.UNKNOWN:
@@ -99,7 +102,11 @@ def kind_of_rest(file: BinaryIO) -> FileKind:
             if find_log_line(line):
                 return FileKind.NCCL_LOG
         if file.tell() > _MOST_BYTES:
-            break
+            raise InputError(
+                f"shows no table and no line of NCCL's log in its first {_MOST_BYTES >> 20} MiB, "
+                "and the rest was not read",
+                hint="give the end of it alone, such as: tail -n 10000 {name} > end.txt",
+            )
     return FileKind.UNKNOWN
 
 

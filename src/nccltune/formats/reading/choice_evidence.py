@@ -62,7 +62,8 @@ class _Claim(NamedTuple):
     protocols that the evidence allows (None: no limit). `whole` is `default`, `tuned` or one
     choice, if the evidence names one of these; else None. `vague` evidence concerns the choice but
     does not identify it. `weak` evidence counts only together with other evidence. `forces` is
-    False for a label that does not force NCCL: `--choice`, the file name and a title.
+    False for a label that does not force NCCL: `--choice`, the file name and a title. `sets` states
+    that a sentence above the table names the variable as set.
     """
 
     said: str
@@ -72,6 +73,7 @@ class _Claim(NamedTuple):
     vague: bool = False
     weak: bool = False
     forces: bool = True
+    sets: bool = False
 
     @property
     def one(self) -> bool:
@@ -213,7 +215,7 @@ def _of_command(command: CommandFound | None, collective: Collective) -> list[_C
     if command.unknown:
         return [_Claim(f"line {command.line} sets NCCL_ALGO or NCCL_PROTO", vague=True)]
     claims = _of_settings(said, command.algorithms, command.protocols, collective)
-    return [claim._replace(forces=command.forced) for claim in claims]
+    return [claim._replace(forces=command.forced, sets=command.stated) for claim in claims]
 
 
 def _of_choice(said: str, choice: AnyChoice | None) -> list[_Claim]:
@@ -305,7 +307,7 @@ def _partial(claims: list[_Claim]) -> PartialChoice | None:
         *(word for some in algorithms for word in some),
         *(word for some in protocols for word in some),
     ]
-    if len(words) != 1 or not all(claim.forces for claim in claims):
+    if len(words) != 1 or not all(claim.forces or claim.sets for claim in claims):
         return None
     return PARTIAL_CHOICES[[*ALGORITHMS, *PROTOCOLS].index(words[0])]
 

@@ -39,6 +39,10 @@ _OF_DEFAULT = re.compile(
 )
 _UNSET = re.compile(r"\bunset(?:env)?\b(?P<names>[^;|&]{0,200})")
 _PASSED = re.compile(r"(?:^|[\s`'\"])(?:-x|-genv|--env|-e)\s{1,4}NCCL_(?:ALGO|PROTO)=")
+# A sentence such as "When I set NCCL_ALGO=Tree I get:".
+_STATED = re.compile(
+    r"\b(?:set(?:ting)?|with|us(?:e|ing)|forc(?:e|ing)) {1,4}[`'\"]?NCCL_(?:ALGO|PROTO)=", re.I
+)
 # Behind a prompt, too.
 _PERSISTENT = re.compile(
     r"(?:\S{1,80}[$#%>] ?|\W{0,8})(?:export|setenv|declare -x|typeset -x|set -gx)\s"
@@ -216,6 +220,7 @@ class CommandFound(NamedTuple):
     - `earlier`: the ranks that the last command started, if an earlier table is between.
     - `elsewhere`: a setting that forces a choice under another heading, and its line.
     - `forced`: a command or a list of settings has the settings that force a choice, not a title.
+    - `stated`: a sentence names the variable as set, such as `When I set NCCL_ALGO=Tree`.
     - `by_title`: a title names the choice by its words alone, `### Ring`.
     """
 
@@ -232,6 +237,7 @@ class CommandFound(NamedTuple):
     arguments: tuple[str, ...] = ()
     collective: Collective | None = None
     forced: bool = False
+    stated: bool = False
     by_title: bool = False
     titled: tuple[int, int] | None = None
     worded: int | None = None
@@ -264,7 +270,7 @@ class CommandLines:
         self._collective: Collective | None = None
         self._commands = 0
         self._ambiguous = False
-        self._forced = self._by_title = False
+        self._forced = self._stated = self._by_title = False
         self._lines: dict[str, int] = {}
         self._elsewhere: tuple[int, str] | None = None
         self._block_level = 0
@@ -440,6 +446,7 @@ class CommandLines:
                 or _PASSED.search(text) is not None
             )
         )
+        self._stated = self._stated if none else _STATED.search(text) is not None
         self._prose = self._prose if none else [] if self._forced else self._paragraph
         self._lines.update(dict.fromkeys(found, number))
         self._block_level = level if found else self._block_level
@@ -506,6 +513,7 @@ class CommandLines:
             arguments=() if self._ambiguous else self._arguments,
             collective=None if self._ambiguous else self._collective or self._named,
             forced=self._forced,
+            stated=self._stated,
             by_title=self._by_title,
             titled=self._titled,
             worded=self._worded,

@@ -269,6 +269,22 @@ def test_a_table_after_much_other_text_is_found(tmp_path: Path, prefix: str) -> 
     assert read.report.error == "nothing in it is known"
 
 
+def test_a_table_beyond_the_limit_is_not_called_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "job.out"
+    for lines, error in (
+        (20_000, None),
+        (120_000, "in its first 1 MiB, and the rest was not read"),
+    ):
+        path.write_text("step 17: loss 0.25, all good\n" * lines + MADE.text())
+        monkeypatch.setattr("nccltune.formats.importing.detect._MOST_BYTES", 1 << 20)
+        (read,) = files(path)
+        assert (read.report.error or "").endswith(error or "")
+        assert bool(read.samples) is (error is None)
+        assert error is None or "tail -n 10000 job.out" in (read.report.hint or "")
+
+
 def test_a_run_that_failed_before_its_first_row_is_refused_with_the_cause(tmp_path: Path) -> None:
     path = tmp_path / "job.out"
     failure = "alpha: Test CUDA failure common.cu:294 'CUDA-capable device(s) is/are busy'"
