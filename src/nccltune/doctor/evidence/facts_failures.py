@@ -7,11 +7,10 @@ from nccltune.doctor.evidence.parsers.completions import completions
 from nccltune.doctor.evidence.parsers.failures import (
     FailureLine,
     failed_diagnostics,
-    lone_ranks,
     parse_failures,
-    wrong_rows,
 )
 from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
+from nccltune.doctor.evidence.parsers.result_rows import lone_ranks, wrong_rows
 from nccltune.doctor.evidence.parsers.watchdog import ranks_apart
 from nccltune.doctor.evidence.raw import NodeEvidence, Raw
 from nccltune.doctor.facts import Facts

@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from typing import Any
 
-from nccltune.doctor.evidence.parsers.failures import has_rows
 from nccltune.doctor.evidence.parsers.nccl_init import parse_init
 from nccltune.doctor.evidence.parsers.nccl_lines import NcclLines, parse_nccl_lines
+from nccltune.doctor.evidence.parsers.result_rows import has_rows
 from nccltune.doctor.evidence.parsers.text import lines_of
 from nccltune.doctor.evidence.raw import NodeEvidence, Raw
 from nccltune.doctor.facts import Facts

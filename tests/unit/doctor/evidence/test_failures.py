@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Failures in logs, tools and the kernel log become records with their line."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,18 +8,14 @@ import pytest
 from nccltune.doctor.evidence.elsewhere import read_elsewhere
 from nccltune.doctor.evidence.parsers.completions import completions
 from nccltune.doctor.evidence.parsers.failures import (
-    lone_ranks,
     parse_failures,
     states_failure,
-    wrong_rows,
 )
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
 from nccltune.doctor.evidence.parsers.watchdog import ranks_apart
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.node import folder_facts, put
-from tests.unit.doctor.evidence.test_files_of_people import TEST
-from tests.unit.formats.json_maker import made
 
 LINES = [
     ("no_gpu", "No devices were found"),
@@ -223,135 +218,6 @@ def test_long_lines_of_a_connection_or_of_xla_end(words: str) -> None:
     assert [(one.kind, one.line) for one in parse_failures(text)] == [("network", 2)]
 
 
-@pytest.mark.parametrize(
-    ("syndrome", "kind", "said"),
-    [
-        ("8813", "rdma_protection", "syndrome 0x13 (status 10), vendor 88"),
-        ("8115", "rdma_no_answer", "syndrome 0x15 (status 12), vendor 81"),
-        ("8914", "rdma_failed", "syndrome 0x14, vendor 89"),
-    ],
-)
-def test_completions_of_libmlx5(syndrome: str, kind: str, said: str, tmp_path: Path) -> None:
-    none = "(W pid=1) 00000000 00000000 00000000 00000000\n"
-    last = f"(W pid=1) 00000000 0000{syndrome} 12000cb4 000056d2\n"
-    text = "step 1\n" + 2 * (f"(W pid=1) mlx5: h1: got completion with error:\n{3 * none}{last}")
-    (tmp_path / "post.txt").write_text(text)
-    found = read_elsewhere([tmp_path / "post.txt"])
-    assert found is not None
-    ((one,),) = (facts.named("failures") for facts in found.values())
-    assert (one["kind"], one["count"], one["where"][-2:]) == (kind, 2, ":2")
-    assert one["text"].endswith(said)
-
-
-@pytest.mark.timeout(120)
-def test_each_of_many_completions_counts() -> None:
-    dump = "mlx5: h1: got completion with error:\n" + 3 * f"{'0' * 8}\n" + "{0} 00008813 {0} {0}\n"
-    (one,) = completions("a\n" + 50_000 * dump.format("0" * 8))
-    assert (one.times, one.line) == (50_000, 2)
-
-
-def _watchdog(rank: int, call: str, elements: int = 8, prefix: str = "") -> str:
-    number, _, name = call.partition(" ")
-    return (
-        f"{prefix}[E ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation "
-        f"timeout: WorkNCCL(SeqNum={number}, OpType={name}, NumelIn={elements}, NumelOut=8, "
-        "Timeout(ms)=600000) ran for 600008 milliseconds before timing out.\n"
-    )
-
-
-_SPLIT = "SeqNum 7 REDUCE of 8 elements: rank 0; SeqNum 7 _ALLGATHER_BASE of 8 elements: ranks 1, 2"
-_PG = "[PG ID 1 PG GUID {}(x) Rank {}] Timeout at NCCL work: {}, last enqueued NCCL work: 9\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (
-            _watchdog(1, "7 _ALLGATHER_BASE")
-            + _watchdog(0, "7 REDUCE")
-            + _watchdog(2, "7 _ALLGATHER_BASE"),
-            [_SPLIT],
-        ),
-        (
-            _watchdog(0, "4 ALLREDUCE") + _watchdog(1, "6 ALLREDUCE"),
-            ["SeqNum 4 ALLREDUCE of 8 elements: rank 0; SeqNum 6 ALLREDUCE of 8 elements: rank 1"],
-        ),
-        (
-            _watchdog(0, "4 ALLREDUCE", 8) + _watchdog(1, "4 ALLREDUCE", 9),
-            ["SeqNum 4 ALLREDUCE of 8 elements: rank 0; SeqNum 4 ALLREDUCE of 9 elements: rank 1"],
-        ),
-        (_watchdog(0, "4 ALLTOALL", 8) + _watchdog(1, "4 ALLTOALL", 9), []),
-        (_watchdog(0, "4 ALLREDUCE") + _watchdog(1, "4 ALLREDUCE"), []),
-        # A rank with two calls is of two groups that the text does not name.
-        (_watchdog(0, "4 ALLREDUCE") + _watchdog(0, "9 REDUCE") + _watchdog(1, "9 REDUCE"), []),
-        # Two processes with one rank are of two groups.
-        (
-            _watchdog(0, "4 REDUCE", prefix="[rank0]:")
-            + _watchdog(0, "4 REDUCE", prefix="[rank4]:")
-            + _watchdog(1, "9 REDUCE", prefix="[rank1]:"),
-            [],
-        ),
-        # Two groups: each rank stopped where its group did.
-        (
-            _watchdog(0, "4 ALLREDUCE")
-            + _PG.format(3, 0, 4)
-            + _watchdog(1, "9 REDUCE")
-            + _PG.format(5, 1, 9),
-            [],
-        ),
-        (_watchdog(0, "4 SEND") + _watchdog(1, "5 RECV"), []),
-        # PyTorch before 2.1 prints no SeqNum.
-        (
-            (_watchdog(0, "4 REDUCE") + _watchdog(1, "4 ALLREDUCE")).replace("SeqNum=4, ", ""),
-            ["ALLREDUCE of 8 elements: rank 1; REDUCE of 8 elements: rank 0"],
-        ),
-        (
-            _watchdog(3, "4 ALLREDUCE") + _watchdog(0, "4 ALLREDUCE"),
-            ["SeqNum 4 ALLREDUCE of 8 elements: ranks 0, 3; no timeout of ranks 1, 2"],
-        ),
-        # Numbers that no rank has do not decide the memory.
-        (_watchdog(0, "4 REDUCE") + _watchdog(99999999999, "4 REDUCE"), []),
-        (_watchdog(0, "4 REDUCE") + _watchdog(1, "9" * 5000 + " REDUCE"), []),
-        (
-            _watchdog(0, "4 REDUCE") + _watchdog(999999, "4 REDUCE"),
-            [
-                "SeqNum 4 REDUCE of 8 elements: ranks 0, 999999; "
-                "no timeout of ranks 1, 2, 3, 4, 5, 6, 7, 8 and 999990 more"
-            ],
-        ),
-        # Ranks that a person names, and lines that were left out, are not missing.
-        (_watchdog(2, "4 ALLREDUCE") + _watchdog(0, "4 ALLREDUCE") + "rank 1 has the same\n", []),
-        (_watchdog(2, "4 ALLREDUCE") + "  ...\n" + _watchdog(0, "4 ALLREDUCE"), []),
-        (_watchdog(3, "4 ALLREDUCE"), []),
-    ],
-)
-def test_ranks_that_timed_out_in_different_calls(text: str, said: list[str]) -> None:
-    assert [one.text for one in ranks_apart(f"step 1\n{text}")] == said
-    assert all(one.line == 2 for one in ranks_apart(f"step 1\n{text}"))
-
-
-def test_a_group_whose_ranks_are_apart_is_a_failure(tmp_path: Path) -> None:
-    put(tmp_path, "n1/job.out", _watchdog(0, "7 REDUCE") + _watchdog(1, "7 BROADCAST"))
-    (facts,) = folder_facts(tmp_path)
-    assert "ranks_apart" in [one["kind"] for one in facts.named("failures")]
-
-
-@pytest.mark.parametrize(
-    ("calls", "kind"),
-    [
-        (("7 REDUCE", "7 REDUCE", "7 BROADCAST", "7 BROADCAST"), "ranks_apart"),
-        (("7 REDUCE", "8 REDUCE", "8 REDUCE", "8 REDUCE"), "ranks_apart"),
-        # Each pair may be a group, which the text does not name.
-        (("7 REDUCE", "7 REDUCE", "9 REDUCE", "9 REDUCE"), "watchdog"),
-    ],
-)
-def test_calls_that_may_be_of_two_groups_blame_nobody(calls: tuple[str, ...], kind: str) -> None:
-    text = "".join(_watchdog(rank, call) for rank, call in enumerate(calls))
-    assert [one.kind for one in ranks_apart(text)] == [kind]
-    numbered = "".join(_PG.format(3, rank, call[0]) for rank, call in enumerate(calls))
-    assert [one.kind for one in ranks_apart(text + numbered)] == ["ranks_apart"]
-
-
 TOLD = (
     "The admin said he saw Xid 79 on gpu-07 (GPU has fallen off the bus), and we rebooted it.",
     "A GPU had fallen off the bus last week.",
@@ -385,97 +251,6 @@ def test_hostile_texts_take_bounded_time() -> None:
     assert len(parse_failures("\n".join(f"srun: error: {'x' * n}" for n in range(3000)))) == 400
     assert ranks_apart("[rank0]:[PG 0 Rank 1] at work: WorkNCCL(SeqNum=" * 20_000) == ()
     assert completions("mlx5: x got completion with error: " * 20_000) == ()
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("10.49      0    100.0   10.49   10.49      0", "10.49      0  100.0  10.49  10.49   96"),
-        ("10.49      0    100.0   10.49   10.49      0", "10.49     96  100.0  10.49  10.49  N/A"),
-    ],
-)
-def test_wrong_elements_in_a_table(old: str, new: str, tmp_path: Path) -> None:
-    text = TEST.replace(old, new, 1).replace(": 0 OK", ": 4 FAILED")
-    (row,) = wrong_rows(text)
-    assert (row.text[:13], row.line) == ("1048576 bytes", 10)
-    assert "96" in row.text
-    put(tmp_path, "n1/job.out", "".join(f"[1,0]<stdout>:{line}\n" for line in text.splitlines()))
-    (facts,) = folder_facts(tmp_path)
-    assert [one["kind"] for one in facts.named("failures")] == ["wrong", "wrong"]
-    assert wrong_rows(TEST) == ()
-
-
-RANK = "[1,0]<stdout>:#  Rank %2d Group  0 Pid %6d on h1 device  0 [0x1b] NVIDIA A100\n"
-PAIR = RANK % (0, 1101) + RANK % (1, 1101)
-TWO = RANK % (0, 1101) + RANK % (1, 1102)
-ROW = "        1024           256     float     sum    12.1    0.08    0.08  0e+00\n"
-AVG = "# Avg bus bandwidth    : 3.94\n"
-MPI = "mpirun -np 2 \\\n -H a,b ./all_reduce_perf -g 2\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("# Using devices\n" + RANK % (0, 1101) + RANK % (0, 1102), [(2, 2)]),
-        (PAIR + "h1:1101:1109 [0] NCCL INFO Init\n" + PAIR.replace("1101", "77"), [(1, 2)]),
-        (PAIR + PAIR.replace("h1", "h2"), [(1, 2)]),
-        (MPI + AVG + "#\n" + AVG.replace("4", "5"), [(3, 2)]),
-        ("$ srun -N 2 all_gather_perf\n" + PAIR + ROW + PAIR.replace("h1", "h2"), [(2, 2)]),
-        (RANK % (0, 1101) + RANK % (1, 1102), []),
-        (PAIR + PAIR, []),
-        (PAIR + AVG + PAIR.replace("1101", "77") + AVG, []),
-        (PAIR + ROW + PAIR.replace("1101", "77"), []),
-        (PAIR + "$ ./all_reduce_perf -g 2\n" + PAIR.replace("1101", "77"), []),
-        (MPI + AVG + "and with another NIC:\n" + AVG, []),
-        (MPI + AVG + MPI + AVG, []),
-        (MPI + "Warning: Permanently added 'b' (RSA)\n" + AVG + AVG, [(4, 2)]),
-        ("for i in 1 2\ndo\n" + MPI + "done\n" + AVG + AVG, []),
-        (MPI + TWO + AVG + TWO.replace("11", "22") + AVG, []),
-        (MPI + TWO + TWO.replace("h1", "h2"), [(3, 2)]),
-        (MPI + "First:\n" + AVG + "Then:\n" + AVG, []),
-        ("for i in 1 2; do mpirun -np 2 all_reduce_perf; done\n" + AVG + AVG, []),
-        ("mpirun -np 1 all_reduce_perf -g 2\n" + AVG + AVG, []),
-        ("mpirun -np 2 sh -c 'all_reduce_perf; all_gather_perf'\n" + AVG + AVG, []),
-        (AVG + AVG, []),
-    ],
-)
-def test_processes_that_run_alone(text: str, found: list[tuple[int, int]]) -> None:
-    assert [(one.line, one.times) for one in lone_ranks(text)] == found
-
-
-def test_copies_are_found_where_only_summaries_are_pasted(tmp_path: Path) -> None:
-    put(tmp_path, "n1/job.out", MPI + AVG + "#\n" + AVG)
-    (facts,) = folder_facts(tmp_path)
-    assert "lone_ranks" in [one["kind"] for one in facts.named("failures")]
-
-
-@pytest.mark.parametrize(("end", "sizes"), [("", [0]), (AVG, None)])
-def test_a_test_that_printed_its_summary_ended(
-    end: str, sizes: list[int] | None, tmp_path: Path
-) -> None:
-    put(tmp_path, "n1/job.out", "# nThread 1 nGpus 2\n# Using devices\n" + PAIR + end)
-    (facts,) = folder_facts(tmp_path)
-    found = [one["sizes"] for one in facts.named("tests")] if "tests" in facts else None
-    assert found == sizes
-
-
-def test_wrong_elements_in_json(tmp_path: Path) -> None:
-    text = json.dumps(made())
-    put(tmp_path, "n1/sound.json", text)
-    put(tmp_path, "n2/wrong.json", text.replace('"nwrong": 0', '"nwrong": 96', 1))
-    sound, wrong = folder_facts(tmp_path)
-    assert (sound.named("failures"), len(sound.named("tests"))) == ([], 1)
-    assert [one["text"] for one in wrong.named("failures")] == ["96 wrong elements"]
-
-
-def test_a_table_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    """The rows have been copied without the lines that name the collective."""
-    rows = "\n".join(line for line in TEST.split("\n") if "#wrong" in line or "float" in line)
-    put(tmp_path, "n1/rows.txt", rows)
-    (facts,) = folder_facts(tmp_path)
-    (unused,) = facts.unused
-    assert unused.file == "n1/rows.txt (its table of nccl-tests)"
-    assert "names the collective" in unused.why
 
 
 KERNEL = [

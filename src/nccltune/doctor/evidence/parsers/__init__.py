@@ -28,6 +28,7 @@ perftest.py       `ib_write_bw` and similar tests
 pings.py          pings between NICs
 rdma_counters.py  `rdma statistic`, `perfquery`
 rdma_ports.py     `ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link`, `ibdev2netdev`
+result_rows.py    wrong elements and lone ranks in results of nccl-tests
 services.py       states of services
 symbols.py        plugins and the tuner interfaces they define
 text.py           helpers: bytes to text, words to numbers, bus ids

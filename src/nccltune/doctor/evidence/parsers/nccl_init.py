@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from nccltune.doctor.evidence.parsers.failures import has_rows
+from nccltune.doctor.evidence.parsers.result_rows import has_rows
 from nccltune.doctor.facts.log import LogInit, LogInitTimes
 from nccltune.formats.nccl_log.lines import find_log_line
 

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls in which ranks of PyTorch timed out, and completions that libmlx5 prints."""
+
+from pathlib import Path
+
+import pytest
+
+from nccltune.doctor.evidence.elsewhere import read_elsewhere
+from nccltune.doctor.evidence.parsers.completions import completions
+from nccltune.doctor.evidence.parsers.watchdog import ranks_apart
+from tests.unit.doctor.evidence.node import folder_facts, put
+
+
+@pytest.mark.parametrize(
+    ("syndrome", "kind", "said"),
+    [
+        ("8813", "rdma_protection", "syndrome 0x13 (status 10), vendor 88"),
+        ("8115", "rdma_no_answer", "syndrome 0x15 (status 12), vendor 81"),
+        ("8914", "rdma_failed", "syndrome 0x14, vendor 89"),
+    ],
+)
+def test_completions_of_libmlx5(syndrome: str, kind: str, said: str, tmp_path: Path) -> None:
+    none = "(W pid=1) 00000000 00000000 00000000 00000000\n"
+    last = f"(W pid=1) 00000000 0000{syndrome} 12000cb4 000056d2\n"
+    text = "step 1\n" + 2 * (f"(W pid=1) mlx5: h1: got completion with error:\n{3 * none}{last}")
+    (tmp_path / "post.txt").write_text(text)
+    found = read_elsewhere([tmp_path / "post.txt"])
+    assert found is not None
+    ((one,),) = (facts.named("failures") for facts in found.values())
+    assert (one["kind"], one["count"], one["where"][-2:]) == (kind, 2, ":2")
+    assert one["text"].endswith(said)
+
+
+@pytest.mark.timeout(120)
+def test_each_of_many_completions_counts() -> None:
+    dump = "mlx5: h1: got completion with error:\n" + 3 * f"{'0' * 8}\n" + "{0} 00008813 {0} {0}\n"
+    (one,) = completions("a\n" + 50_000 * dump.format("0" * 8))
+    assert (one.times, one.line) == (50_000, 2)
+
+
+def _watchdog(rank: int, call: str, elements: int = 8, prefix: str = "") -> str:
+    number, _, name = call.partition(" ")
+    return (
+        f"{prefix}[E ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation "
+        f"timeout: WorkNCCL(SeqNum={number}, OpType={name}, NumelIn={elements}, NumelOut=8, "
+        "Timeout(ms)=600000) ran for 600008 milliseconds before timing out.\n"
+    )
+
+
+_SPLIT = "SeqNum 7 REDUCE of 8 elements: rank 0; SeqNum 7 _ALLGATHER_BASE of 8 elements: ranks 1, 2"
+_PG = "[PG ID 1 PG GUID {}(x) Rank {}] Timeout at NCCL work: {}, last enqueued NCCL work: 9\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            _watchdog(1, "7 _ALLGATHER_BASE")
+            + _watchdog(0, "7 REDUCE")
+            + _watchdog(2, "7 _ALLGATHER_BASE"),
+            [_SPLIT],
+        ),
+        (
+            _watchdog(0, "4 ALLREDUCE") + _watchdog(1, "6 ALLREDUCE"),
+            ["SeqNum 4 ALLREDUCE of 8 elements: rank 0; SeqNum 6 ALLREDUCE of 8 elements: rank 1"],
+        ),
+        (
+            _watchdog(0, "4 ALLREDUCE", 8) + _watchdog(1, "4 ALLREDUCE", 9),
+            ["SeqNum 4 ALLREDUCE of 8 elements: rank 0; SeqNum 4 ALLREDUCE of 9 elements: rank 1"],
+        ),
+        (_watchdog(0, "4 ALLTOALL", 8) + _watchdog(1, "4 ALLTOALL", 9), []),
+        (_watchdog(0, "4 ALLREDUCE") + _watchdog(1, "4 ALLREDUCE"), []),
+        # A rank with two calls is of two groups that the text does not name.
+        (_watchdog(0, "4 ALLREDUCE") + _watchdog(0, "9 REDUCE") + _watchdog(1, "9 REDUCE"), []),
+        # Two processes with one rank are of two groups.
+        (
+            _watchdog(0, "4 REDUCE", prefix="[rank0]:")
+            + _watchdog(0, "4 REDUCE", prefix="[rank4]:")
+            + _watchdog(1, "9 REDUCE", prefix="[rank1]:"),
+            [],
+        ),
+        # Two groups: each rank stopped where its group did.
+        (
+            _watchdog(0, "4 ALLREDUCE")
+            + _PG.format(3, 0, 4)
+            + _watchdog(1, "9 REDUCE")
+            + _PG.format(5, 1, 9),
+            [],
+        ),
+        (_watchdog(0, "4 SEND") + _watchdog(1, "5 RECV"), []),
+        # PyTorch before 2.1 prints no SeqNum.
+        (
+            (_watchdog(0, "4 REDUCE") + _watchdog(1, "4 ALLREDUCE")).replace("SeqNum=4, ", ""),
+            ["ALLREDUCE of 8 elements: rank 1; REDUCE of 8 elements: rank 0"],
+        ),
+        (
+            _watchdog(3, "4 ALLREDUCE") + _watchdog(0, "4 ALLREDUCE"),
+            ["SeqNum 4 ALLREDUCE of 8 elements: ranks 0, 3; no timeout of ranks 1, 2"],
+        ),
+        # Numbers that no rank has do not decide the memory.
+        (_watchdog(0, "4 REDUCE") + _watchdog(99999999999, "4 REDUCE"), []),
+        (_watchdog(0, "4 REDUCE") + _watchdog(1, "9" * 5000 + " REDUCE"), []),
+        (
+            _watchdog(0, "4 REDUCE") + _watchdog(999999, "4 REDUCE"),
+            [
+                "SeqNum 4 REDUCE of 8 elements: ranks 0, 999999; "
+                "no timeout of ranks 1, 2, 3, 4, 5, 6, 7, 8 and 999990 more"
+            ],
+        ),
+        # Ranks that a person names, and lines that were left out, are not missing.
+        (_watchdog(2, "4 ALLREDUCE") + _watchdog(0, "4 ALLREDUCE") + "rank 1 has the same\n", []),
+        (_watchdog(2, "4 ALLREDUCE") + "  ...\n" + _watchdog(0, "4 ALLREDUCE"), []),
+        (_watchdog(3, "4 ALLREDUCE"), []),
+    ],
+)
+def test_ranks_that_timed_out_in_different_calls(text: str, said: list[str]) -> None:
+    assert [one.text for one in ranks_apart(f"step 1\n{text}")] == said
+    assert all(one.line == 2 for one in ranks_apart(f"step 1\n{text}"))
+
+
+def test_a_group_whose_ranks_are_apart_is_a_failure(tmp_path: Path) -> None:
+    put(tmp_path, "n1/job.out", _watchdog(0, "7 REDUCE") + _watchdog(1, "7 BROADCAST"))
+    (facts,) = folder_facts(tmp_path)
+    assert "ranks_apart" in [one["kind"] for one in facts.named("failures")]
+
+
+@pytest.mark.parametrize(
+    ("calls", "kind"),
+    [
+        (("7 REDUCE", "7 REDUCE", "7 BROADCAST", "7 BROADCAST"), "ranks_apart"),
+        (("7 REDUCE", "8 REDUCE", "8 REDUCE", "8 REDUCE"), "ranks_apart"),
+        # Each pair may be a group, which the text does not name.
+        (("7 REDUCE", "7 REDUCE", "9 REDUCE", "9 REDUCE"), "watchdog"),
+    ],
+)
+def test_calls_that_may_be_of_two_groups_blame_nobody(calls: tuple[str, ...], kind: str) -> None:
+    text = "".join(_watchdog(rank, call) for rank, call in enumerate(calls))
+    assert [one.kind for one in ranks_apart(text)] == [kind]
+    numbered = "".join(_PG.format(3, rank, call[0]) for rank, call in enumerate(calls))
+    assert [one.kind for one in ranks_apart(text + numbered)] == ["ranks_apart"]
