@@ -2,15 +2,18 @@
 #include "host/net/host_process.h"
 
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <new>
 
 #include "common/little_endian.h"
 #include "host/net/net_plugin.h"
@@ -44,9 +47,20 @@ void EndWhatDoesNotReturn(int /*signal*/) {
   _exit(kFailed);
 }
 
+// Of both forked ranks: whether one has reported its error.
+std::atomic<bool>* has_reported = nullptr;
+
 Descriptor Stream() { return Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)); }
 
 }  // namespace
+
+bool ShareReport() {
+  void* const page = mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return false;
+  has_reported = new (page) std::atomic<bool>(false);
+  return true;
+}
 
 std::pair<std::unique_ptr<PeerLink>, std::unique_ptr<PeerLink>> PeerLink::Pair() {
   int fds[2];
@@ -167,6 +181,7 @@ void HostProcess::Fail(const std::string& text) {
   Look(kPollMs);
   const std::string failure = "rank " + std::to_string(rank_) + ": " + text;
   Send(PeerMessage::kFailure, failure);
+  if (has_reported != nullptr && has_reported->exchange(true)) _exit(kPeerVanished);
   std::fprintf(stderr, "error: %s\n", failure.c_str());
   _exit(kFailed);
 }

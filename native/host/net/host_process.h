@@ -42,6 +42,10 @@ inline constexpr int kPeerVanished = 10;
 // Exit status of a forked process that completed. It is not 0, because a plugin may call exit(0).
 inline constexpr int kRankSucceeded = 11;
 
+// Called before the ranks are forked: only the first of them that fails reports its error. Returns
+// false if there is no memory.
+bool ShareReport();
+
 enum class PeerMessage : uint8_t {
   kHandles,  // the handles of all listeners, concatenated
   kBarrier,

@@ -255,8 +255,8 @@ bool HasReportedFailure(int code) { return code == kFailed || code == kCannotRun
 // an error, RunBoth reports that rank as the cause.
 int RunBoth(const NetCheckOptions& options) {
   auto [first, second] = PeerLink::Pair();
-  if (first == nullptr) {
-    std::fprintf(stderr, "error: no socket pair: %s\n", std::strerror(errno));
+  if (first == nullptr || !ShareReport()) {
+    std::fprintf(stderr, "error: no socket pair or memory: %s\n", std::strerror(errno));
     return kCannotRun;
   }
   pid_t processes[2] = {-1, -1};
