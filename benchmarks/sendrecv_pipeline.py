@@ -95,12 +95,14 @@ def run_rounds(
     model: dict[str, int],
     call: Callable[[argparse.Namespace, Runs], None],
     kept: Sequence[str] = (),
+    chosen: Sequence[Candidate] | None = None,
 ) -> tuple[dict[str, object], list[Runs]]:
     """Run all candidates in each round and save after each. Return the machine and the runs.
 
-    `kept` names fields of Runs that are saved beside speeds and losses.
+    `kept` names fields of Runs that are saved beside speeds and losses. Without `chosen`, the
+    candidates are those of the options of send/recv.
     """
-    facts, all_runs = machine(), [Runs(candidate) for candidate in candidates(args)]
+    facts, all_runs = machine(), [Runs(each) for each in chosen or candidates(args)]
     fields = ("steps_per_s", "losses", *kept)
     for number in range(args.rounds):
         for runs in all_runs:
