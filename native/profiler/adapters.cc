@@ -34,6 +34,8 @@ struct Context {
   int* mask = nullptr;
   bool may_get_late_events = false;
   Context* kept_before = nullptr;
+  std::atomic<int> until_clock = 0;  // events until the clock is read again
+  KnownEvents known;
 };
 
 // NCCL's proxy thread, which split communicators share, may report its events after finalize. The
@@ -51,6 +53,9 @@ template <int version>
 uint64_t OwnEvents(const Context& context) {
   return context.recorder == nullptr ? 0 : kOwnEvents<version>;
 }
+
+// The clock is read once in this many counted events, because that costs more than to count one.
+constexpr int kEventsPerClock = 16;
 
 // v4: NCCL reports no tasks of a group whose handle is null.
 char group_without_handle = 0;
@@ -115,101 +120,95 @@ abi::Result InitV5(void** context, uint64_t id, int* mask, const char* name, int
   return Init<version>(context, {id, mask, name, nodes, ranks, rank, log});
 }
 
-// The words of an event that are counted.
-struct Words {
-  uint8_t flags = 0;
-  const char* function = nullptr;
-  const char* type = nullptr;
-  size_t count = 0;
-  const char* algorithm = nullptr;
-  const char* protocol = nullptr;
-  uint8_t channels = 0;
-};
+template <typename Call>
+Event EventOf(const Call& call, uint8_t flags) {
+  return {.count = call.count, .function = call.function, .type = call.type, .flags = flags};
+}
 
 template <typename Collective>
-Words WordsOf(const Collective& task) {
-  Words words = {.flags = kTask,
-                 .function = task.function,
-                 .type = task.type,
-                 .count = task.count,
-                 .algorithm = task.algorithm,
-                 .protocol = task.protocol,
-                 .channels = task.channels};
-  // A symmetric kernel up to NCCL 2.30: the algorithm and the protocol were not chosen.
-  if (task.channels == 0) words.algorithm = words.protocol = nullptr;
-  return words;
+Event EventOf(const Collective& task) {
+  Event event = EventOf(task, kTask);
+  event.channels = task.channels;
+  // No channels: a symmetric kernel up to NCCL 2.30, of which the algorithm and the protocol were
+  // not chosen.
+  if (task.channels != 0) {
+    event.algorithm = task.algorithm;
+    event.protocol = task.protocol;
+  }
+  return event;
 }
 
-Words WordsOf(const abi::ProfilerCollectiveV7& task) {
-  Words words = WordsOf(task.v5);
+Event EventOf(const abi::ProfilerCollectiveV7& task) {
+  Event event = EventOf(task.v5);
   if (task.symmetric) {
-    words.flags |= kSymmetric;
-    words.algorithm = task.variant;
+    event.flags |= kSymmetric;
+    event.algorithm = task.variant;
   }
-  return words;
+  return event;
 }
 
-template <typename Event>
-Words WordsOf(uint64_t type, const Event& event) {
-  if (type == abi::kProfileCollective) return WordsOf(event.collective);
+// Returns the event as it is counted; without a function if it is not.
+template <typename Passed>
+Event EventOf(uint64_t type, const Passed& passed) {
+  if (type == abi::kProfileCollective) return EventOf(passed.collective);
   if (type == abi::kProfilePointToPoint) {
-    const auto& task = event.point_to_point;
-    return {.flags = kTask,
-            .function = task.function,
-            .type = task.type,
-            .count = task.count,
-            .channels = task.channels};
+    Event event = EventOf(passed.point_to_point, kTask);
+    event.channels = passed.point_to_point.channels;
+    return event;
   }
-  if constexpr (!std::is_same_v<Event, abi::ProfilerEventV4>) {
-    if (type == abi::kProfileCollectiveCall || type == abi::kProfilePointToPointCall) {
-      const auto words = [](const auto& call) {
-        const uint8_t flags = call.captured ? kCaptured : uint8_t{0};
-        return Words{
-            .flags = flags, .function = call.function, .type = call.type, .count = call.count};
-      };
-      return type == abi::kProfileCollectiveCall ? words(event.collective_call)
-                                                 : words(event.point_to_point_call);
-    }
+  if constexpr (requires { passed.collective_call; }) {
+    const auto of_call = [](const auto& call) {
+      return EventOf(call, call.captured ? kCaptured : uint8_t{0});
+    };
+    if (type == abi::kProfileCollectiveCall) return of_call(passed.collective_call);
+    if (type == abi::kProfilePointToPointCall) return of_call(passed.point_to_point_call);
   }
-  if constexpr (requires { event.copy_engine; }) {
-    if (type == abi::kProfileCopyEngine) {
-      const auto& task = event.copy_engine;
-      return {.flags = kTask | kCopyEngine,
-              .function = task.function,
-              .type = task.type,
-              .count = task.count};
-    }
+  if constexpr (requires { passed.copy_engine; }) {
+    if (type == abi::kProfileCopyEngine) return EventOf(passed.copy_engine, kTask | kCopyEngine);
   }
   return {};
 }
 
-void Count(const Context& context, const Words& words) {
-  WordTable& table = context.recorder->words();
-  Call call = {.flags = words.flags,
-               .function = table.NumberOf(words.function),
-               .type = table.NumberOf(words.type),
-               .algorithm = table.NumberOf(words.algorithm),
-               .protocol = table.NumberOf(words.protocol),
-               .channels = words.channels};
+// Not inline: nearly all events are known, and their code stays short.
+__attribute__((noinline)) void CountUnknown(Context* context, const Event& event) {
+  WordTable& table = context->recorder->words();
+  Call call = {.flags = event.flags,
+               .function = table.NumberOf(event.function),
+               .type = table.NumberOf(event.type),
+               .algorithm = table.NumberOf(event.algorithm),
+               .protocol = table.NumberOf(event.protocol),
+               .channels = event.channels};
   const uint64_t type_bytes = table.TypeBytes(call.type);
   if (type_bytes == 0) {
-    context.histogram->Lose(1, 0);  // a type of a newer NCCL
-  } else {
-    call.bytes = words.count * type_bytes;
-    context.histogram->Add(call);
+    context->histogram->Lose(1, 0);  // a type of a newer NCCL
+    return;
   }
-  context.recorder->CheckTime();
+  call.bytes = event.count * type_bytes;
+  auto* const count = context->histogram->Add(call);
+  if (count != nullptr) context->known.Keep(event, count);
 }
 
-template <int version, typename Event>
-abi::Result StartEvent(void* context_pointer, void** handle, Event* event) {
+void Count(Context* context, const Event& event) {
+  if (auto* const count = context->known.Find(event)) {
+    count->fetch_add(1, std::memory_order_relaxed);
+  } else {
+    CountUnknown(context, event);
+  }
+  // Threads may overwrite each other's number: the clock is then read a little earlier or later.
+  const int left = context->until_clock.load(std::memory_order_relaxed);
+  context->until_clock.store(left > 0 ? left - 1 : kEventsPerClock - 1, std::memory_order_relaxed);
+  if (left <= 0) context->recorder->CheckTime();
+}
+
+template <int version, typename Passed>
+abi::Result StartEvent(void* context_pointer, void** handle, Passed* event) {
   *handle = nullptr;
-  const auto* const context = static_cast<const Context*>(context_pointer);
+  auto* const context = static_cast<Context*>(context_pointer);
   if (context == nullptr) return abi::kSuccess;
   const uint64_t type = event->type;
   if (context->recorder != nullptr) {
-    const Words words = WordsOf(type, *event);
-    if (words.function != nullptr) Contain([&] { Count(*context, words); });
+    const Event counted = EventOf(type, *event);
+    if (counted.function != nullptr) Contain([&] { Count(context, counted); });
   }
   if (context->next != nullptr) {
     const uint64_t own = OwnEvents<version>(*context);
@@ -268,7 +267,7 @@ abi::Result Finalize(void* context_pointer) {
   return abi::kSuccess;
 }
 
-template <typename Profiler, int version, typename Event>
+template <typename Profiler, int version, typename Passed>
 constexpr Profiler Table() noexcept {
   Profiler profiler = {};
   profiler.name = "nccltune";
@@ -277,7 +276,7 @@ constexpr Profiler Table() noexcept {
   } else {
     profiler.init = InitV5<version>;
   }
-  profiler.start_event = StartEvent<version, Event>;
+  profiler.start_event = StartEvent<version, Passed>;
   profiler.stop_event = StopEvent<version>;
   profiler.record_event_state = RecordEventState<version>;
   profiler.finalize = Finalize;

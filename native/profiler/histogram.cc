@@ -130,12 +130,11 @@ Histogram::Slot* Histogram::AddTo(Slot* slots, size_t size, const Call& call, ui
   }
 }
 
-void Histogram::Add(const Call& call, uint64_t count, uint64_t total) {
-  if (AddTo(exact_.data(), exact_.size(), call, count) == nullptr) {
-    AddRounded(
-        {.flags = call.flags, .function = call.function, .bytes = std::bit_floor(call.bytes)},
-        count, total);
-  }
+std::atomic<uint64_t>* Histogram::Add(const Call& call, uint64_t count, uint64_t total) {
+  if (Slot* const slot = AddTo(exact_.data(), exact_.size(), call, count)) return &slot->count;
+  AddRounded({.flags = call.flags, .function = call.function, .bytes = std::bit_floor(call.bytes)},
+             count, total);
+  return nullptr;
 }
 
 void Histogram::AddRounded(const Call& call, uint64_t count, uint64_t total) {
@@ -158,7 +157,11 @@ void Histogram::AddRounded(const Call& call, uint64_t count, uint64_t total) {
 
 void Histogram::Add(const Histogram& other) {
   other.ForEach([this](const Row& row) {
-    row.rounded ? AddRounded(row.call, row.count, row.total) : Add(row.call, row.count, row.total);
+    if (row.rounded) {
+      AddRounded(row.call, row.count, row.total);
+    } else {
+      Add(row.call, row.count, row.total);
+    }
   });
   Lose(other.lost_calls(), other.lost_bytes());
 }

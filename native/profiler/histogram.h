@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -63,6 +64,66 @@ struct Call {
   uint64_t bytes = 0;  // count * size of the type
 };
 
+// What NCCL passes of such a call or task. Words are its constants, or null.
+struct Event {
+  size_t count = 0;
+  const char* function = nullptr;
+  const char* type = nullptr;
+  const char* algorithm = nullptr;
+  const char* protocol = nullptr;
+  uint8_t flags = 0;
+  uint8_t channels = 0;
+
+  // Compares words by their addresses.
+  bool operator==(const Event&) const = default;
+};
+
+// The counts of earlier events of one communicator: no text is read for an event that is like one
+// of them. An entry is made once and not changed any more, so that any number of threads may use
+// it; a CUDA graph reports its tasks in a thread of the driver. NCCL's words are constants, which
+// stay where they are as long as its communicators.
+class KnownEvents {
+ public:
+  // Returns the count of such events; null if it is not known.
+  std::atomic<uint64_t>* Find(const Event& event) const {
+    for (size_t place = Place(event), end = place + kTries; place != end; ++place) {
+      const Entry& entry = entries_[place];
+      std::atomic<uint64_t>* const count = entry.count.load(std::memory_order_acquire);
+      if (count == nullptr || entry.event == event) return count;
+    }
+    return nullptr;
+  }
+
+  // Makes an event known, if there is a free entry.
+  void Keep(const Event& event, std::atomic<uint64_t>* count) {
+    for (size_t place = Place(event), end = place + kTries; place != end; ++place) {
+      Entry& entry = entries_[place];
+      if (entry.is_claimed.exchange(true)) continue;
+      entry.event = event;
+      entry.count.store(count, std::memory_order_release);
+      return;
+    }
+  }
+
+ private:
+  struct alignas(64) Entry {
+    std::atomic<std::atomic<uint64_t>*> count = nullptr;  // null: `event` may be being written
+    Event event;
+    std::atomic<bool> is_claimed = false;
+  };
+  static constexpr size_t kTries = 3;
+
+  static size_t Place(const Event& event) {
+    uint64_t hash = event.count << 16U | event.flags << 8U | event.channels;
+    for (const char* const word : {event.function, event.type, event.algorithm, event.protocol}) {
+      hash = std::rotl(hash, 13) ^ reinterpret_cast<uint64_t>(word);
+    }
+    return hash * 0x9e3779b97f4a7c15ULL >> 57U;
+  }
+
+  std::array<Entry, 128 + kTries - 1> entries_;
+};
+
 struct Row {
   Call call;
   bool rounded;  // call.bytes is the power of two; type, algorithm, protocol, channels are unknown
@@ -80,7 +141,9 @@ class Histogram {
   Histogram(const Histogram&) = delete;
   Histogram& operator=(const Histogram&) = delete;
 
-  void Add(const Call& call) { Add(call, 1, call.bytes); }
+  // Returns the count of such calls, to which more may be added; null if they have no row of
+  // their own.
+  std::atomic<uint64_t>* Add(const Call& call) { return Add(call, 1, call.bytes); }
   // Adds the calls that `other` has now.
   void Add(const Histogram& other);
 
@@ -113,7 +176,7 @@ class Histogram {
   };
   static constexpr uint64_t kClaimed = 1;
 
-  void Add(const Call& call, uint64_t count, uint64_t total);
+  std::atomic<uint64_t>* Add(const Call& call, uint64_t count, uint64_t total);
   void AddRounded(const Call& call, uint64_t count, uint64_t total);
   // Returns the slot of a call after adding to it; null if there is no place.
   static Slot* AddTo(Slot* slots, size_t size, const Call& call, uint64_t count);

@@ -14,7 +14,7 @@ from nccltune.app.compare import read_runs
 from nccltune.app.compare_reference import ReferenceRequest, compare_with_reference
 from nccltune.app.reproduce import measure_again
 from nccltune.app.study import OpenStudy, open_study, saving
-from nccltune.app.tune import tune_study, verify_command
+from nccltune.app.tune import tune_study, verify_command, worth_to
 from nccltune.app.workload import WorkloadSummary, show_workload
 from nccltune.doctor.result import Examination
 from nccltune.formats.reading.context import ReadOptions
@@ -100,6 +100,9 @@ def _parts(path: Path) -> ReportParts:
         offered = msgspec.structs.replace(offered, deploy=None)
     sent, unread = _sent(tuning)
     warnings += unread
+    worth = tuning.worth
+    if worth is None and sent is not None:  # rules were removed since `tune`
+        worth = worth_to(sent.workload, tuning, study)
     report = build(
         analysis,
         tuning,
@@ -109,7 +112,7 @@ def _parts(path: Path) -> ReportParts:
         tool_version=nccltune.__version__,
         sources=[_source(record) for record in study.imports(ImportRecord)],
         checks=_checks(study),
-        workload=None if tuning.worth is None else _workload(tuning.worth, sent),
+        workload=None if worth is None else _workload(worth, sent),
     )
     try:
         report = msgspec.structs.replace(report, published=_published(path))
@@ -154,14 +157,15 @@ def write_page(report: Report, path: Path) -> None:
 def _sent(tuning: Tuning) -> tuple[WorkloadSummary | None, list[str]]:
     """Return what the job sends that the rules were searched for, and a warning."""
     worth, paths = tuning.worth, tuning.options.workload
-    if worth is None or not paths:
+    if not paths:
         return None, []
     try:
         found = show_workload([Path(path) for path in paths])
     except InputError as error:
         return None, [f"what the job sends is not shown: {error}"]
     job = found.workload
-    if (job.recorders, sum(row.calls for row in job.rows)) != (worth.recorders, worth.calls):
+    read = (job.recorders, sum(row.calls for row in job.rows))
+    if worth is not None and read != (worth.recorders, worth.calls):
         changed = "the recordings are not those that tune read"
         return None, [f"what the job sends is not shown: {changed}: {shlex.join(paths)}"]
     return msgspec.structs.replace(found, levers=[]), []

@@ -29,8 +29,9 @@ from nccltune.prove.result import Proof
 from nccltune.prove.run import read_proof
 from nccltune.prove.stock import PASSED
 from nccltune.study.files import Study
-from nccltune.tune.result import TunedGroup, TuneOptions, Tuning
+from nccltune.tune.result import JobWorth, TunedGroup, TuneOptions, Tuning
 from nccltune.tune.study import tune, write
+from nccltune.tune.worth import job_worth
 from nccltune.workload.table import Workload
 
 
@@ -115,12 +116,15 @@ def tune_study(
         created=datetime.now(UTC).date().isoformat(),
         job=job,
     )
-    if found.worth is not None and job is not None:
-        worth = replace(found.worth, levers=job_levers(job, opened.study))
-        found = replace(found, worth=worth)
     proof = _proof(opened.study)
     found = found if proof is None else with_proof(found, proof)
-    return without_failed(found, drops_in_force(opened.study), overlapping)
+    found = without_failed(found, drops_in_force(opened.study), overlapping)
+    return found if job is None else replace(found, worth=worth_to(job, found, opened.study))
+
+
+def worth_to(job: Workload, tuning: Tuning, study: Study) -> JobWorth:
+    """Return what the rules of a tuning, and what else `study` measured, are worth to a job."""
+    return replace(job_worth(job, tuning.groups), levers=job_levers(job, study))
 
 
 def save_tuning(study: Study, tuning: Tuning, config: Path | None = None) -> Tuning:

@@ -137,7 +137,7 @@ def without_failed(
 
     `failed_part` returns what becomes of a rule because of a removed one; by default this concerns
     rules that lie within it. The sizes of these rules are listed under `left_alone`, with the
-    reason.
+    reason. What the rules were worth to a job is then unknown.
     """
     for _ in dropped:
         failed = {
@@ -153,7 +153,7 @@ def without_failed(
             _reduced(group, failed) if any(item.rule in failed for item in group.rules) else group
             for group in tuning.groups
         ]
-        tuning = msgspec.structs.replace(tuning, groups=groups)
+        tuning = msgspec.structs.replace(tuning, groups=groups, worth=None)
     return tuning
 
 

@@ -232,7 +232,7 @@ class Tuning(msgspec.Struct, frozen=True):
     `rests_on` are the facts of the platform in the header of the configuration (`tune.basis`).
     `samples` is the number of samples used. `config_hash` is the FNV-1a hash (64 bit) of the bytes
     of the written configuration. The plugin prints the same hash at init. `worth` is what the rules
-    are worth to the job of `TuneOptions.workload`.
+    are worth to the job of `TuneOptions.workload`; None also if rules were removed since.
     """
 
     study: str

@@ -22,7 +22,7 @@ from nccltune.tune.evidence import evidence
 from nccltune.tune.result import RuleEvidence, TunedGroup, TuneOptions, Tuning
 from nccltune.tune.search import Weights, search
 from nccltune.tune.state import state_of
-from nccltune.tune.worth import job_weights, job_worth
+from nccltune.tune.worth import job_weights
 from nccltune.workload.table import Workload
 
 
@@ -67,7 +67,6 @@ def tune(
         stand_in=platform.stand_in,
         rests_on=rests_on(platform),
         samples=found.samples,
-        worth=None if job is None else job_worth(job, groups),
     )
 
 

@@ -65,6 +65,17 @@ class _Spans(NamedTuple):
             np.sort(self.ends), times, side="right"
         )
 
+    def beside(self, others: "_Spans") -> "_Spans":
+        """Return the events that run while any of `others` does."""
+        begun = np.searchsorted(np.sort(others.starts), self.ends)
+        ended = np.searchsorted(np.sort(others.ends), self.starts, side="right")
+        return self.chosen(begun > ended)
+
+    def chosen(self, which: "np.ndarray[Any, np.dtype[np.bool_]]") -> "_Spans":
+        """Return the events for which `which` is true."""
+        starts, ends = np.asarray(self.starts)[which], np.asarray(self.ends)[which]
+        return _Spans(array("d", starts), array("d", ends))
+
 
 def _no_spans() -> _Spans:
     return _Spans(array("d"), array("d"))
@@ -186,7 +197,7 @@ class _Trace:
         if not inside.all():
             time_us = float((ends - starts)[~inside].sum()) if self.kernels else 0.0
             self._leave(Unread(_OUTSIDE, number=int((~inside).sum()), time_us=time_us))
-        return _Spans(array("d", starts[inside]), array("d", ends[inside]))
+        return spans.chosen(inside)
 
 
 _Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -205,6 +216,7 @@ class _Clock:
     """The time of NCCL up to each moment, in which kernels at once share it equally."""
 
     def __init__(self, nccl: _Spans, others: _Spans, steps: _Spans) -> None:
+        others = others.beside(nccl)  # A large trace has millions that say nothing here.
         edges = [nccl.starts, nccl.ends, others.starts, others.ends, steps.starts, steps.ends]
         self._times: _Floats = np.unique(np.concatenate([np.asarray(edge) for edge in edges]))
         at = self._times[:-1]

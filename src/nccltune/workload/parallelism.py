@@ -4,10 +4,10 @@
 import re
 
 _WORDS = {
-    "tensor": ("tp", "tensor"),
-    "data": ("dp", "ddp", "fsdp", "hsdp", "data", "replicate", "shard"),
+    "tensor": ("tp", "etp", "tensor"),
+    "data": ("dp", "ddp", "edp", "fsdp", "efsdp", "hsdp", "data", "replicate", "shard"),
     "pipeline": ("pp", "pipe", "pipeline"),
-    "expert": ("ep", "expert", "moe"),
+    "expert": ("ep", "etp", "edp", "efsdp", "expert", "moe"),
     "context": ("cp", "context", "sp", "sequence"),
 }
 
@@ -19,6 +19,8 @@ def parallelism(name: str) -> str | None:
 
     >>> parallelism("mesh_tp"), parallelism("TENSOR_AND_DATA_PARALLEL_GROUP")
     ('tensor parallel', 'tensor and data parallel')
+    >>> parallelism("mesh_efsdp"), parallelism("EXPERT_MODEL_PARALLEL_GROUP")
+    ('data and expert parallel', 'expert parallel')
     >>> parallelism("default_pg") is None
     True
     """

@@ -16,6 +16,7 @@ from nccltune.formats.nccl_log.lines import find_log_line
 from nccltune.formats.text.lines import check_text, encoding_of, line_blocks
 from nccltune.model.errors import InputError
 from nccltune.workload.call import Recorded, Unread
+from nccltune.workload.chakra import read_chakra
 from nccltune.workload.execution_trace import read_execution_trace
 from nccltune.workload.flight_recorder import PICKLE_STARTS, read_flight_recorder
 from nccltune.workload.inspector import read_inspector
@@ -27,8 +28,8 @@ from nccltune.workload.table import RefusedFile, Workload, WorkloadTable
 
 FORMATS = (
     "a log of NCCL (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL), a trace of the PyTorch profiler, "
-    "a PyTorch execution trace in JSON, a Flight Recorder dump, JSON lines of NCCL's Inspector, "
-    "or the folder of nccltune's recorder"
+    "a PyTorch execution trace in JSON, a Chakra trace, a Flight Recorder dump, "
+    "JSON lines of NCCL's Inspector, or the folder of nccltune's recorder"
 )
 _HEAD_BYTES = 1 << 16
 _SEARCHED_BYTES = 64 << 20
@@ -176,12 +177,7 @@ def _format_of(file: BinaryIO, name: str) -> _Format:
     if head[:2] in PICKLE_STARTS:
         return _DUMP
     if _CHAKRA.search(head):
-        raise InputError(
-            "is a Chakra trace in protobuf, which does not state whether a size is that of one "
-            "rank or of all",
-            hint="name the PyTorch execution trace in JSON or the profiler trace that it was made "
-            "from",
-        )
+        return _Format("Chakra trace", read_chakra)
     check_text(head)
     start = head.decode(encoding_of(head[:4]), errors="replace").lstrip("\ufeff \r\n\t")
     if start[:1] == "{":

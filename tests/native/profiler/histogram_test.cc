@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <bit>
 #include <map>
 #include <memory>
@@ -156,6 +157,47 @@ TEST(Histogram, ThreadsAddWithoutALoss) {
     for (const auto& [key, count] : part) expected[key] += count;
   }
   EXPECT_EQ(ExactCounts(histogram), expected);
+}
+
+TEST(KnownEvents, EveryMemberTellsEventsApart) {
+  std::vector<Event> events(8, {1, "a", "b", "c", "d", 1, 1});
+  events[1].count = 2;
+  events[2].function = events[3].type = events[4].algorithm = events[5].protocol = "other";
+  events[6].flags = events[7].channels = 2;
+  KnownEvents known;
+  std::vector<std::atomic<uint64_t>> counts(events.size());
+  for (size_t i = 0; i < events.size(); ++i) {
+    EXPECT_EQ(known.Find(events[i]), nullptr) << i;
+    known.Keep(events[i], &counts[i]);
+  }
+  for (size_t i = 0; i < events.size(); ++i) EXPECT_EQ(known.Find(events[i]), &counts[i]) << i;
+}
+
+TEST(KnownEvents, ThreadsFindTheirOwnCountsOrNone) {
+  static constexpr size_t kEvents = 1000;  // far more than have an entry
+  KnownEvents known;
+  std::vector<std::atomic<uint64_t>> counts(kEvents);
+  std::atomic<int> found = 0;
+  std::atomic<int> wrong = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (unsigned seed = 0; seed < 4; ++seed) {
+      threads.emplace_back([seed, &known, &counts, &found, &wrong] {
+        std::mt19937 random(seed);
+        for (int i = 0; i < 20000; ++i) {
+          const size_t number = random() % kEvents;
+          const Event event = {.count = number * 4096, .function = "AllReduce"};
+          std::atomic<uint64_t>* const count = known.Find(event);
+          if (count == nullptr) known.Keep(event, &counts[number]);
+          if (count == nullptr) continue;
+          ++found;
+          if (count != &counts[number]) ++wrong;
+        }
+      });
+    }
+  }
+  EXPECT_EQ(wrong, 0);
+  EXPECT_GT(found, 4000);  // 128 of 1000 events
 }
 
 TEST(WordTable, NumbersBelongToTextsAndNotToAddresses) {

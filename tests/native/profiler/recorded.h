@@ -92,19 +92,23 @@ inline int64_t Int(const json::Value& value, std::string_view name) {
 // "AllReduce ncclFloat32 4096 RING LL 1 flags" by count, of all communicators.
 using Rows = std::map<std::string, int64_t>;
 
+inline void AddRows(const json::Value& communicator, std::string_view list, Rows* rows) {
+  for (const json::Value& row : *communicator.Find(list)->AsArray()) {
+    std::string text;
+    for (const auto& [name, value] : *row.AsObject()) {
+      if (name == "count") continue;
+      if (value.AsString() != nullptr) text += *value.AsString() + " ";
+      if (value.AsInt() != nullptr) text += std::to_string(*value.AsInt()) + " ";
+      if (value.AsBool() != nullptr) text += name + " ";
+    }
+    (*rows)[text] += Int(row, "count");
+  }
+}
+
 inline Rows RowsOf(const json::Value& file, std::string_view list) {
   Rows rows;
   for (const json::Value& communicator : *file.Find("communicators")->AsArray()) {
-    for (const json::Value& row : *communicator.Find(list)->AsArray()) {
-      std::string text;
-      for (const auto& [name, value] : *row.AsObject()) {
-        if (name == "count") continue;
-        if (value.AsString() != nullptr) text += *value.AsString() + " ";
-        if (value.AsInt() != nullptr) text += std::to_string(*value.AsInt()) + " ";
-        if (value.AsBool() != nullptr) text += name + " ";
-      }
-      rows[text] += Int(row, "count");
-    }
+    AddRows(communicator, list, &rows);
   }
   return rows;
 }

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nccltune.analyze import sort_samples
 from nccltune.app.report import commands
@@ -14,7 +15,10 @@ from nccltune.cli import run
 from nccltune.examples import example
 from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.model.platform import Platform
+from nccltune.prove.check_drops import keep_drops
+from nccltune.prove.edit import remove_rules
 from nccltune.prove.job import JobProof
+from nccltune.prove.result import RemovedRule
 from nccltune.report.data import Commands
 from nccltune.study.files import Study
 from nccltune.tune.result import TuneOptions, Tuning
@@ -164,6 +168,30 @@ def test_the_job_is_shown_with_what_the_rules_are_worth_to_it(
         assert reason in " ".join(err.split())
         left = json.loads(out)["workload"]
         assert left == data | {"groups": [], "sent": ""}
+
+
+def test_rules_that_were_removed_are_worth_nothing_to_the_job(
+    study: Path, tmp_path: Path, cli: Cli
+) -> None:
+    start, log = LOG_START.replace("anks 8", "anks 4").replace("nNodes 2", "nNodes 4"), "job.log"
+    calls = [log_call("AllReduce", count).replace("=8", "=4") for count in (256, 2048)]
+    (tmp_path / log).write_text(start + "".join(calls))
+    tune = ("tune", study, "--workload", tmp_path / log)
+    assert cli(*tune, "--json").document["worth"]["whole"]["saved_us"] > 0
+    opened = Study.open(study)
+    (rule,) = opened.read_json(opened.tuning_path, Tuning).rules
+    narrow = replace(rule, max_bytes=4096)
+    remove_rules(opened.config_path, [RemovedRule(rule, "slower", narrow)], keep=None)
+    first, second, *_ = cli("report", study, "--json").document["workload"]["worth"]
+    assert (first["lead"], second["lead"]) == ("job", "worth")
+    assert "all-reduce 1 KiB - 4 KiB tree/ll: " in second["words"]
+    remove_rules(opened.config_path, [RemovedRule(narrow, "slower")], keep=None)
+    keep_drops(opened, [RemovedRule(rule, "slower", by="check")], None, "2026-11-27T05:00")
+    left = cli("report", study, "--json").document["workload"]
+    assert "worth" not in [line["lead"] for line in left["worth"]]
+    assert left["groups"]
+    found = cli(*tune, "--json").document
+    assert (found["worth"]["rules"], found["worth"]["whole"]["calls"]) == ([], 0)
 
 
 def test_rules_older_than_the_samples_are_searched_anew_with_their_options(

@@ -2,6 +2,7 @@
 """Traces of the PyTorch profiler."""
 
 import gzip
+import random
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,23 @@ def test_kernels_at_once_share_the_time(tmp_path: Path) -> None:
     # Both run from 40 to 100, so that together they run from 10 to 130, with gemm from 90 to 110.
     assert (first.group.name, first.time_us, second.time_us) == ("dp", 60.0, 60.0)
     assert (first.exposed_us, second.exposed_us) == (45.0, 55.0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_exposed_time_is_that_of_every_moment(tmp_path: Path, seed: int) -> None:
+    chosen = random.Random(seed)
+    nccl, others = (
+        [(chosen.randrange(300), chosen.randrange(12)) for _ in range(number)] for number in (8, 60)
+    )
+    events = [event("gemm", "kernel", float(at), float(took)) for at, took in others]
+    events += [nccl_kernel("allreduce", 512, float(at), float(took)) for at, took in nccl]
+    row = only(read(tmp_path / "t", trace(events)))
+    busy, hidden = (
+        {moment for at, took in spans for moment in range(at, at + took)}
+        for spans in (nccl, others)
+    )
+    assert row.time_us == pytest.approx(len(busy))
+    assert row.exposed_us == pytest.approx(len(busy - hidden))
 
 
 def test_what_is_no_call_is_listed_once_with_its_reason(tmp_path: Path) -> None:

@@ -67,14 +67,13 @@ def test_the_format_is_found_by_content(tmp_path: Path, title: str, packed: bool
         (b"n0:7:7 [0] NCCL INFO Using network IB\n", "log without a call", "INIT,COLL"),
         (trace([]).encode(), "trace without a call", "while the job communicates"),
         (_archive(), "is an archive", "tar -xf"),
-        (b"\x12\n\x09comm_typeH\0", "a Chakra trace in protobuf", "execution trace in JSON"),
         (gzip.compress(b"x" * 4096)[:12], "is cut off", "copy the whole file"),
         (FORMATS["PyTorch profiler trace"][:180].encode(), "is cut off", "copy the whole file"),
         (pickled(dump())[:-1], "is a pickle that is cut off", "copy the whole file"),
         (b"\x28\xb5\x2f\xfd" + b"\0" * 64, "is compressed (zstd)", "unpack it first"),
     ],
     # Not of the content: gzip writes the time.
-    ids=["empty", "text", "log", "trace", "archive", "chakra", "packed", "cut", "pickle", "zstd"],
+    ids=["empty", "text", "log", "trace", "archive", "packed", "cut", "pickle", "zstd"],
 )
 def test_other_files_are_refused_with_a_way_out(
     tmp_path: Path, content: bytes, words: str, hint: str
