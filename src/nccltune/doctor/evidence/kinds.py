@@ -119,6 +119,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
             rb"|^(?=[a-z])(?=[^\n]*\b(?:pci\.bus_id|driver_version|pcie\.link\.|memory\.(?:total|used)"
             rb"|compute_cap|fabric\.st|clocks[._]|temperature\.gpu|utilization\.gpu|ecc\.errors"
             rb"|persistence_mode|gpu_name|mig\.mode))[a-z][\w.]+(?: \[[\w/%]+\])?(?:,|$)"
+            rb"|^[^\n]{0,80}\bnvidia-smi [^\n]{0,80}--query-gpu[= ][a-z]"
             rb"|NVIDIA-SMI has failed|^No devices were found|Failed to initialize NVML"
             rb"|Unable to determine the device handle|nvidia-smi: (?:command )?not found"
         ),
@@ -160,7 +161,10 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
             rb"|memcpy (?:CE|SM) [CG]PU\(row\) )"
         ),
     ),
-    ("perftest", _mark(rb"^[ \t]*#bytes\s+#iterations\s+BW |(?:RDMA_(?:Write|Read)|Send) BW Test")),
+    (
+        "perftest",
+        _mark(rb"^[ \t]*#bytes\s+#?iterations\s+BW |(?:RDMA_(?:Write|Read)|Send) BW Test"),
+    ),
     ("rdma-statistic", _mark(rb"^link \S+/\d{1,3} [a-z_]+ \d+ ")),
     (
         "rdma-link",

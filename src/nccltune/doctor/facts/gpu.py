@@ -36,6 +36,9 @@ class NodeGpu(FactRecord):
     ecc_uncorrected: Annotated[int | None, "uncorrected memory errors since boot"] = None
     remap_pending: Annotated[bool | None, "a row of memory is remapped at the next reset"] = None
     remap_failed: Annotated[bool | None, "a row of memory could not be remapped"] = None
+    recovery_action: Annotated[
+        str | None, "what the driver asks for: none, reset, reboot, drain_p2p, drain_and_reset"
+    ] = None
     nvlinks_active: Annotated[int | None, "NVLinks up"] = None
     nvlinks: Annotated[int | None, "NVLinks it has"] = None
     nvlinks_down: Annotated[list[int] | None, "numbers of the NVLinks that are not up"] = None

@@ -272,6 +272,15 @@ def test_names_of_gpus_beside_copies() -> None:
     assert parse_copies(lines).names == {0: "NVIDIA L40S", 1: "NVIDIA L4"}
 
 
+def test_both_directions_at_once_count_by_halves() -> None:
+    table = "Bidirectional P2P={} Bandwidth Matrix (GB/s)\n D\\D 0 1\n 0 9.0 {}\n 1 {} 9.0\n"
+    copies = parse_copies(table.format("Disabled", 20, 20) + table.format("Enabled", 50, 51))
+    assert [(one.kind, one.gb_per_s) for one in copies.peers] == [("p2p", 25.0), ("p2p", 25.5)]
+    assert [one.without_gb_per_s for one in copies.tests] == [10.0, 10.0]
+    (found,) = copy_ranges(copies, {0: L40S, 1: L40S})
+    assert (found.what, found.normal) == ("GPU to GPU, each way of both at once", True)
+
+
 def test_nvbandwidth_has_a_bound() -> None:
     columns = " ".join(map(str, range(100)))
     rows = "".join(f"{row} {'1.00 ' * 100}\n" for row in range(100))

@@ -605,7 +605,22 @@ POSTED = [
     ("tmpfs    65536   0  65536   0% /dev/shm", "shm-small"),
     ("Device=0 CANNOT Access Peer Device=1\n" + P2P, "p2p-not-ok"),
 ]
+POSTED += [
+    (
+        "$ nvidia-smi --query-gpu=index,gpu_recovery_action --format=csv,noheader\n"
+        "0, None\n1, Reset   <= unusable",
+        "gpu-recovery-action",
+    ),
+    ("GPU 00000000:4E:00.0\n    GPU Recovery Action               : Reboot", "gpu-recovery-action"),
+    (PERFTEST.replace("#iterations", "iterations"), "rdma-measured"),
+    (P2P[P2P.index("Bidirectional") :], "copies-measured"),
+]
 HARMLESS = [
+    (
+        "$ nvidia-smi --query-gpu=index,gpu_recovery_action --format=csv\n"
+        "index, gpu_recovery_action\n0, None",
+        "gpu-recovery-action",
+    ),
     ("shm      1.0G  883M  142M  87% /dev/shm", "shm-small"),
     ("[    1.100000] iommu: Default domain type: Translated", "iommu-translates"),
     (f"CA 'mlx5_0'\n\tPort 1:\n\t\tState: Active\n\t\tRate: 100\n{PERFTEST}", "rdma-measured"),

@@ -4,6 +4,7 @@ between the host and each GPU, and between GPUs."""
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.text import lines_of, real
@@ -52,6 +53,7 @@ class Copies(NamedTuple):
     - `tests`: the copies of p2pBandwidthLatencyTest that were measured without and with P2P
     - `refused`: GPUs that cannot access each other
     - `peers_line`: number of the first line with a copy between GPUs, or 0
+    - `both_ways`: the copies of `p2p` ran in both directions at once; each has half of the figure
     """
 
     names: dict[int, str]
@@ -60,6 +62,7 @@ class Copies(NamedTuple):
     tests: list[PeerTest]
     refused: list[PeerStatus]
     peers_line: int
+    both_ways: bool
 
     def of_host(self, kind: str) -> dict[int, float]:
         """Return rates of `h2d` or `d2h` by GPU: of the copy engines, else of the SMs."""
@@ -68,42 +71,22 @@ class Copies(NamedTuple):
 
 def parse_copies(text: str) -> Copies:
     """Parse an output of nvbandwidth or of p2pBandwidthLatencyTest, or a part of one."""
-    names: dict[int, str] = {}
     rates: dict[str, dict[int, float]] = {}
     peers: dict[tuple[int, int, str], float] = {}
-    refused: list[PeerStatus] = []
     peers_line = 0
-    test = ""
-    columns: list[int] = []
-    for number, line in lines_of(text):
-        kind = _title(line, test if not columns else "")
-        if kind is not None:
-            test, columns = kind, []
-        elif (match := _NAME.match(line)) is not None:
-            names[int(match["a"] or match["b"])] = match["name"]
-        elif (match := _NO_PEER.match(line)) is not None:
-            a, b = int(match["a"]), int(match["b"])
-            refused.append(PeerStatus(a=a, b=b, kind="read", status="NS"))
-        elif test and not columns and (match := _COLUMNS.match(line)) is not None:
-            columns = [int(word) for word in match["columns"].split()]
-        elif columns and (match := _ROW.match(line)) is not None:
-            row, cells = int(match["row"]), match["cells"].split()
-            if len(cells) != len(columns):
-                continue
-            known = [
-                (column, rate)
-                for column, rate in zip(columns, map(real, cells), strict=True)
-                if rate is not None
-            ]
-            if test in _PEERS or test == "without":
-                peers_line = peers_line or number
-                for column, rate in known:
-                    if column != row and len(peers) < _MOST_PAIRS:
-                        peers[row, column, test] = rate
-            else:
-                best = rates.setdefault(test, {})
-                for gpu, rate in known:
-                    best[gpu] = max(rate, best.get(gpu, 0.0))
+    for number, kind, row, column, rate in _cells(text):
+        if not kind.startswith((*_PEERS, "without")):
+            best = rates.setdefault(kind, {})
+            best[column] = max(rate, best.get(column, 0.0))
+        elif column != row and len(peers) < _MOST_PAIRS:
+            peers_line = peers_line or number
+            peers[row, column, kind] = rate
+    # Both directions at once count where one direction alone was not pasted, each with its half.
+    ways, parts = ("Uni", 1) if any(kind == "p2pUni" for *_, kind in peers) else ("Bi", 2)
+    for (a, b, kind), rate in list(peers.items()):
+        if kind.endswith(ways):
+            peers[a, b, kind.removesuffix(ways)] = rate / parts
+    names = {int(one["a"] or one["b"]): one["name"] for one in _matches(_NAME, text)}
     return Copies(
         names,
         rates,
@@ -117,14 +100,41 @@ def parse_copies(text: str) -> Copies:
             for (a, b, kind), rate in peers.items()
             if kind == "p2p" and (a, b, "without") in peers
         ],
-        refused,
+        [
+            PeerStatus(a=int(one["a"]), b=int(one["b"]), kind="read", status="NS")
+            for one in _matches(_NO_PEER, text)
+        ],
         peers_line,
+        both_ways=parts == 2 and any(kind == "p2p" for *_, kind in peers),
     )
 
 
+def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    found = (pattern.match(line) for _, line in lines_of(text))
+    return islice((one for one in found if one is not None), _MOST_PAIRS)
+
+
+def _cells(text: str) -> Iterator[tuple[int, str, int, int, float]]:
+    """Yield line number, kind of table, row, column and rate of each number in a table."""
+    kind = ""
+    columns: list[int] = []
+    for number, line in lines_of(text):
+        title = _title(line, kind if not columns else "")
+        if title is not None:
+            kind, columns = title, []
+        elif kind not in ("", "-") and not columns and (match := _COLUMNS.match(line)) is not None:
+            columns = [int(word) for word in match["columns"].split()]
+        elif columns and (match := _ROW.match(line)) is not None:
+            cells = match["cells"].split()
+            if len(cells) == len(columns):
+                for column, rate in zip(columns, map(real, cells), strict=True):
+                    if rate is not None:
+                        yield number, kind, int(match["row"]), column, rate
+
+
 def _title(line: str, test: str) -> str | None:
-    """Return what the table below a line has: a value of `_TESTS`, `p2p`, `without`, or "" for a
-    table that is not read. Return None if the line is not above a table.
+    """Return what the table below a line has: a value of `_TESTS`, `p2pUni`, `withoutBi`, or "" or
+    "-" for a table that is not read. Return None if the line is not above a table.
 
     `test` is the test that a line before this one named.
 
@@ -140,7 +150,7 @@ def _title(line: str, test: str) -> str | None:
             kind = f"{kind}_sm" if match["row"] == "CPU" and kind else ""
         return kind if not test else "" if test == "-" else test
     if (match := _MATRIX.match(line)) is not None:
-        return "" if match["ways"] == "Bi" else "p2p" if match["p2p"] == "Enabled" else "without"
+        return ("p2p" if match["p2p"] == "Enabled" else "without") + match["ways"]
     return "" if _OTHER.match(line) else None
 
 
@@ -151,7 +161,7 @@ _LIKE = (
     (8.5, "as PCIe 3.0 x8 or 4.0 x4 gives"),
     (14.5, "as PCIe 3.0 x16, 4.0 x8 or 5.0 x4 gives"),
     (30, "as PCIe 4.0 x16 or 5.0 x8 gives"),
-    (60, "as PCIe 5.0 x16 gives"),
+    (60, "as PCIe 5.0 x16 or a few NVLinks give"),
 )
 # Cards with 16 lanes by the PCIe generation of their model, and what their copies reach at least.
 _MODELS = (
@@ -188,11 +198,12 @@ def copy_ranges(copies: Copies, names: Mapping[int, str]) -> Iterator[CopyRange]
     found = [one.gb_per_s for one in copies.peers if one.gb_per_s is not None]
     if found:
         what = "GPU to GPU without P2P" if copies.refused else "GPU to GPU"
+        what += ", each way of both at once" if copies.both_ways else ""
         yield _range(what, found, model, "refused" if copies.refused else "peer")
 
 
 def _range(what: str, rates: list[float], model: str, kind: str) -> CopyRange:
-    low, high = min(rates), max(rates)
+    low, high = round(min(rates), 2), round(max(rates), 2)
     like = next((words for most, words in _LIKE if high < most), "as NVLink gives")
     generation, least = next(((gen, low) for gen, rx, low in _MODELS if rx.search(model)), (0, 0.0))
     expected = f"PCIe {generation}.0 x16" if generation else None
@@ -210,6 +221,8 @@ def _range(what: str, rates: list[float], model: str, kind: str) -> CopyRange:
         like = "through host memory"
     elif kind.endswith("_sm"):
         like = "by loads and stores, which say less of the link than the copy engines (_ce)"
+    if low < 0.7 * high and like.startswith("as "):
+        like = f"at best {like}"
     return CopyRange(
         what=what,
         lowest_gb_per_s=low,

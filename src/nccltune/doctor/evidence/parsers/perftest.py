@@ -8,7 +8,7 @@ from nccltune.doctor.facts.network import RdmaTest
 
 _DEVICE = re.compile(r"(?:^|\s)Device\s*:\s*(?P<hca>[\w.-]{1,64})")
 _MTU = re.compile(r"^\s*Mtu\s*: (?P<mtu>\d{3,5})\[B\]")
-_HEAD = re.compile(r"#bytes\s+#iterations\s+BW peak\[(?P<unit>Gb/sec|MB/sec|MiB/sec)\]")
+_HEAD = re.compile(r"#bytes\s+#?iterations\s+BW peak\[(?P<unit>Gb/sec|MB/sec|MiB/sec)\]")
 _ROW = re.compile(
     r"^\s*(?P<bytes>\d{1,12})\s+\d{1,12}\s+\d{1,9}(?:\.\d{1,6})?\s+(?P<average>\d{1,9}(?:\.\d{1,6})?)"
 )
