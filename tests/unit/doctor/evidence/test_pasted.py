@@ -605,17 +605,21 @@ POSTED = [
     ("tmpfs    65536   0  65536   0% /dev/shm", "shm-small"),
     ("Device=0 CANNOT Access Peer Device=1\n" + P2P, "p2p-not-ok"),
 ]
+DEVICES = "# Using devices\n#   Rank  0 Pid  7 on  a device  0 [0x03] A100\n"
 POSTED += [
+    ("it shows: `INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'`", "gdr-disabled"),
     (
         "$ nvidia-smi --query-gpu=index,gpu_recovery_action --format=csv,noheader\n"
         "0, None\n1, Reset   <= unusable",
         "gpu-recovery-action",
     ),
     ("GPU 00000000:4E:00.0\n    GPU Recovery Action               : Reboot", "gpu-recovery-action"),
+    (f"{DEVICES}#   Rank  1 Pid  8 on  a device  1 [0x04] A100\n", "test-without-rows"),
     (PERFTEST.replace("#iterations", "iterations"), "rdma-measured"),
     (P2P[P2P.index("Bidirectional") :], "copies-measured"),
 ]
 HARMLESS = [
+    (f"{DEVICES}#   Rank  1 Pid  8 on  a device  1", "test-without-rows"),
     (
         "$ nvidia-smi --query-gpu=index,gpu_recovery_action --format=csv\n"
         "index, gpu_recovery_action\n0, None",
