@@ -170,7 +170,8 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         "rdma-link",
         _mark(
             rb"^(?:\d+: )?link \S+/\d{1,3} (?:\S+ )*state |^\S+ +port +\d{1,3} +==> +\S+ +\("
-            rb"|^[^\n]{0,80}\bmlxlink [^\n]{0,80}-d +\S|^Operational Info[ \t]*$"
+            rb"|^[^\n]{0,80}\bmlxlink [^\n]{0,80}-d +\S"
+            rb"|^(?: *\")?Operational Info(?:[ \t]*$|\" : \{)"
         ),
     ),
     ("show_gids", _mark(rb"^DEV\s+PORT\s+INDEX\s+GID")),

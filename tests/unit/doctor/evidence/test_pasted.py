@@ -653,6 +653,15 @@ def test_what_people_post_of_a_sound_node_is_no_cause(text: str, rule: str, tmp_
     assert rule not in {one.rule for one in judged.of(RuleVerdict.FINDING)}
 
 
+def test_mlxlink_in_json() -> None:
+    fields = {"Physical state": "LinkUp", "Speed": "IB-EDR", "State": "Active", "Width": "4x"}
+    lines = ",\n".join(f'            "{name}" : "{value}"' for name, value in fields.items())
+    text = f'{{\n   "result" : {{\n         "Operational Info" : {{\n{lines}\n         }},\n'
+    assert kinds_of("x.txt", text.encode()).items == ("rdma-link",)
+    (port,) = parse_rdma_ports(f"# mlxlink -d mlx5_0 --json\n{text}").ports
+    assert (port.name, port.state, port.rate_gbit_per_s) == ("mlx5_0", "ACTIVE", 100.0)
+
+
 def test_links_of_mlxlink() -> None:
     active = MLXLINK.replace("Polling", "Active")
     text = f"a# mlxlink -d mlx5_0\n{active}a# sudo mlxlink -d mlx5_1\n{MLXLINK}{active}"
