@@ -201,7 +201,7 @@ def _diagnostics(text: str) -> list[Any]:
     return list(read_diagnostics(text.split("\n"))) if "NCCL DIAG " in text else []
 
 
-_CUT_DEVICE = re.compile(r"^# +Rank +\d+ (?!.*\[)[^\n]*\s*`*\s*\Z", re.M)
+_CUT_DEVICE = re.compile(r"^# +Rank +\d+ (?!.*\[)[^\n]*\s{0,20}`{0,3}\s{0,20}\Z", re.M)
 """A list of devices that ends within a line: the post is cut, and no test hangs."""
 
 

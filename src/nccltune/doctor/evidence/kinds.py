@@ -119,7 +119,8 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
             rb"|^(?=[a-z])(?=[^\n]*\b(?:pci\.bus_id|driver_version|pcie\.link\.|memory\.(?:total|used)"
             rb"|compute_cap|fabric\.st|clocks[._]|temperature\.gpu|utilization\.gpu|ecc\.errors"
             rb"|persistence_mode|gpu_name|mig\.mode))[a-z][\w.]+(?: \[[\w/%]+\])?(?:,|$)"
-            rb"|^[^\n]{0,80}\bnvidia-smi [^\n]{0,80}--query-gpu[= ][a-z]"
+            rb"|^[^\n]{0,80}\bnvidia-smi [^\n]{0,80}--query-gpu[= ][a-z][^\n]{0,400}\n"
+            rb"[^\n,]{1,60},"
             rb"|NVIDIA-SMI has failed|^No devices were found|Failed to initialize NVML"
             rb"|Unable to determine the device handle|nvidia-smi: (?:command )?not found"
         ),

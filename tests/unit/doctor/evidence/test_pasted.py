@@ -653,6 +653,17 @@ def test_what_people_post_of_a_sound_node_is_no_cause(text: str, rule: str, tmp_
     assert rule not in {one.rule for one in judged.of(RuleVerdict.FINDING)}
 
 
+def test_rows_below_a_command_end_with_them(tmp_path: Path) -> None:
+    command = "$ nvidia-smi --query-gpu=index,pcie.link.width.current --format=csv,noheader"
+    text = f"{command}\n0, 16\n1, 8   # riser\nso, 8 lanes\n2, 4\n"
+    gpus = counters(tmp_path, "a.txt", text).value(GPUS) or []
+    assert [(one.index, one.pcie_width) for one in gpus] == [(0, 16), (1, 8)]
+    quoted = (
+        "check: nvidia-smi --query-gpu=index,pcie.link.width.current --format=csv\nThat shows\n"
+    )
+    assert kinds_of("x.txt", quoted.encode()).items == ()
+
+
 def test_mlxlink_in_json() -> None:
     fields = {"Physical state": "LinkUp", "Speed": "IB-EDR", "State": "Active", "Width": "4x"}
     lines = ",\n".join(f'            "{name}" : "{value}"' for name, value in fields.items())

@@ -150,22 +150,23 @@ def _slowdowns(mask: str | None) -> list[str] | None:
 
 
 _QUERIED = re.compile(r"\bnvidia-smi .{0,80}--query-gpu[= ](?P<fields>[\w.]+(?:,[\w.]+)*)")
-_REMARK = re.compile(r"\s+(?:<=|<-|#|//).*")
+_REMARK = re.compile(r"\s(?:<=|<-|#|//).*")
 
 
 def _csv(text: str) -> GpuQuery:
     header: list[str] = []
     rows: dict[int, dict[str, str]] = {}
-    unread, problem, count = 0, None, 0
+    unread, problem, count, is_asked = 0, None, 0, False
     for _, line in lines_of(text):
         if (match := _QUERIED.search(line)) is not None:
-            # With `noheader` the columns are named by the command alone.
+            # With `noheader` the columns are named by the command alone, for the lines below it.
             header, count = [_field(name) for name in match["fields"].split(",")], 0
+            is_asked, header = True, header if "noheader" in line else []
             continue
         cells = [cell.strip() for cell in _REMARK.sub("", line).split(",")]
         names = [_field(cell) for cell in cells]
         if cells[0] == "index" or _FIELDS.issuperset(names):
-            header, count = names, 0
+            header, count, is_asked = names, 0, False
         elif header and len(cells) == len(header) and not _is_failure(line):
             row = dict(zip(header, cells, strict=True))
             # A table without an index column lists the GPUs in the order of their indices.
@@ -173,12 +174,14 @@ def _csv(text: str) -> GpuQuery:
             count += 1
             if not index.isdecimal() or len(index) > 5:
                 unread += 1
+                header = [] if is_asked else header
                 continue
             rows.setdefault(int(index), {}).update(row)
         elif _is_failure(line):
             problem = line.strip()[:200]
         else:
             unread += 1
+            header = [] if is_asked else header
     return _of_rows(rows, unread, problem)
 
 
