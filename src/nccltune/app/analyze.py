@@ -81,7 +81,11 @@ def analyze_path(
             opened = open_study(study, curves=True)
             analyzed = analyze_study(opened, assumed_noise=assumed_noise)
             unsaved: list[UnwritableError] = []
-            if save and given.imported is None:
+            if given.imported is not None:
+                # The study is a temporary folder.
+                said = [one.replace(f"{study}/", "") for one in analyzed.warnings]
+                analyzed = analyzed._replace(warnings=said)
+            elif save:
                 with saving(unsaved):
                     opened.study.write_json(opened.study.findings_path, analyzed.analysis)
             beside = None if given.imported is None else Path(study.name)

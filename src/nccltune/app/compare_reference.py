@@ -20,6 +20,7 @@ from nccltune.analyze.timings import SortedSamples, Timings
 from nccltune.app.nccl_model import ModelFigures, beside
 from nccltune.compare.runs import MeasuredRun, MeasuredTest
 from nccltune.formats.reading.platform_facts import SHARED_GPUS, PlatformFacts
+from nccltune.formats.topology.beside_results import topology_beside_results
 from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
@@ -39,7 +40,7 @@ from nccltune.reference.curves import (
 from nccltune.reference.nodes import is_whole_board, usual_node
 from nccltune.reference.placement import Placement, Verdict, exceeds, latency_size, place
 from nccltune.study.files import Study
-from nccltune.topology.files.load import load_topology
+from nccltune.topology.files.load import load, load_topology, read_file
 from nccltune.topology.flows.measured import expectations
 from nccltune.topology.hardware.change import nets_of
 
@@ -194,7 +195,7 @@ def compare_with_reference(
     folders = [*request.references, *([own] if own.is_dir() else [])]
     curves = [*published_curves(), *(curve for item in folders for curve in read_curves(item))]
     file = request.topology or (Study(path).topology_path if path.is_dir() else None)
-    topology = None if file is None else load_topology(file)
+    topology = _posted(path) if file is None else load_topology(file)
     nics = _nics(request.nics, topology)
     merged = sorted(_merged(runs), key=lambda item: [number or 0 for number in item.test.scale])
     tests = [_placed_test(item, request.gpu, topology, nics, curves) for item in merged]
@@ -205,6 +206,16 @@ def compare_with_reference(
             request.output, [_own_curve(item, test, request.output) for item, test in pairs]
         )
     return ReferenceCompared(name=path.name, tests=tests, added=added, warnings=warnings)
+
+
+def _posted(path: Path) -> Topology | None:
+    """Return the topology beside the results of a file, if it has one."""
+    try:
+        data = topology_beside_results(read_file(path)) if path.is_file() else None
+        found = None if data is None else load(data, f"the topology in {path.name}")
+    except InputError:
+        return None
+    return found if isinstance(found, Topology) else None
 
 
 def is_one_measurement(runs: Sequence[MeasuredRun]) -> bool:

@@ -153,3 +153,30 @@ def test_after_a_pipe_a_next_command_names_a_file(
     err = cli(verb, "-", code=None).err
     assert says in err
     assert " - " not in err
+
+
+MATRIX = """\
+$ nvidia-smi topo -m
+\tGPU0\tGPU1\tGPU2\tGPU3\tmlx5_0\tCPU Affinity
+GPU0\t X \tNV4\tNV4\tNV4\tPXB\t0-15
+GPU1\tNV4\t X \tNV4\tNV4\tPXB\t0-15
+GPU2\tNV4\tNV4\t X \tNV4\tPXB\t0-15
+GPU3\tNV4\tNV4\tNV4\t X \tPXB\t0-15
+mlx5_0\tPXB\tPXB\tPXB\tPXB\t X
+
+"""
+
+
+def test_a_topology_in_the_text_of_the_results_gives_what_the_links_allow(
+    cli: Cli, inside: Path
+) -> None:
+    times = {1 << power: ((20 + (1 << power) / 130e3,) * 2) for power in range(20, 31, 2)}
+    post = inside / "post.txt"
+    for hosts, wanted in ((["node-a"], 1), (["node-a", "node-b"], 0)):
+        post.write_text(MATRIX + nccl_tests_log(hosts, times, gpus=4), encoding="utf-8")
+        found = json.loads(cli("analyze", "post.txt", "--json").out)
+        assert sum("the links allow" in item["sentence"] for item in found["findings"]) == wanted
+    # Two nodes: the matrix does not show how fast its NIC is.
+    words = "".join(cli("analyze", "post.txt"))
+    assert "topo.txt: does not name the speed of NIC mlx5_0" in words
+    assert "/nccltune-" not in words

@@ -471,3 +471,16 @@ def test_wrong_results_are_a_finding(tmp_path: Path, cli: Cli) -> None:
     assert "normal     " in out
     line = cli("compare", file, "--oneline", code=1).out
     assert "; 2 timings with wrong results, left out" in line
+
+
+def test_a_topology_in_the_text_of_the_results_gives_a_ceiling(cli: Cli, tmp_path: Path) -> None:
+    rows = [f"GPU{a} " + " ".join("X" if a == b else "NV4" for b in range(4)) for a in range(4)]
+    matrix = "\n".join(["      GPU0 GPU1 GPU2 GPU3", *rows, ""])
+    times = {1 << 30: (8100.0, 8100.0)}
+    post = tmp_path / "post.txt"
+    post.write_text(f"My node:\n{matrix}\n{nccl_tests_log(['n0'], times, gpus=4)}", "utf-8")
+    out, _ = cli("compare", str(post), code=None)
+    assert "% of it reached: GPU0 -> GPU1" in out
+    post.write_text(f"{matrix}\nand the other\n{matrix}\n{nccl_tests_log(['n0'], times, gpus=4)}")
+    out, _ = cli("compare", str(post), code=None)
+    assert "of it reached" not in out

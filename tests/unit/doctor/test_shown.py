@@ -31,7 +31,7 @@ HOSTILE = "<script>alert(1)</script>\x1b]0;x\x07[bold]\n$(touch /tmp/x)`id`'\";&
 
 def examined(*rules: str, nodes: int = 1) -> Examination:
     """Return an examination with findings of some rules on equal nodes."""
-    values: dict[str, object] = {}
+    values: dict[str, object] = {"node.collected": True}
     for rule in rules:
         case = next(case for case in cases()[rule] if case.verdict is RuleVerdict.FINDING)
         values |= case.facts or {}

@@ -6,19 +6,19 @@ import re
 import msgspec
 
 from nccltune.doctor.evidence.facts_pci import nodes_of
+from nccltune.doctor.evidence.parsers.copies import Copies, copy_ranges, parse_copies
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.imex import parse_imex
 from nccltune.doctor.evidence.parsers.lspci import parse_lspci
-from nccltune.doctor.evidence.parsers.nvbandwidth import parse_nvbandwidth
 from nccltune.doctor.evidence.parsers.nvlink import parse_nvlink_status
 from nccltune.doctor.evidence.parsers.p2p_matrix import parse_p2p_matrix
-from nccltune.doctor.evidence.parsers.pasted import parse_peer_test
 from nccltune.doctor.evidence.parsers.topo_matrix import gpu_number, parse_topo_matrix
 from nccltune.doctor.evidence.pci_tree import path_kind
-from nccltune.doctor.evidence.raw import NodeEvidence
+from nccltune.doctor.evidence.raw import NodeEvidence, Raw
 from nccltune.doctor.facts import Facts
 from nccltune.doctor.facts.gpu import (
     GPU_COPIES,
+    GPU_COPY_RANGES,
     GPU_DMABUF,
     GPU_DRIVER,
     GPU_NIC_PATHS,
@@ -57,6 +57,10 @@ def add_gpus(evidence: NodeEvidence, facts: Facts) -> None:
     if states is None and sysfs is None and links is not None and links[0].gpus:
         states = [NodeGpu(index=one, name=link.name) for one, link in links[0].gpus.items()]
         source = links[1].place()
+    copies = _copies(evidence)
+    if states is None and sysfs is None and copies and copies[0][0].names:
+        states = [NodeGpu(index=one, name=name) for one, name in copies[0][0].names.items()]
+        source = copies[0][1].place()
     if states is not None or sysfs is not None:
         if states is None:
             states = [NodeGpu(index=index, bus_id=place) for index, place in enumerate(places)]
@@ -90,10 +94,15 @@ def _states(evidence: NodeEvidence) -> tuple[list[NodeGpu] | None, str | None, s
     return (list(found.values()) if found else None), driver, source
 
 
+def _copies(evidence: NodeEvidence) -> list[tuple[Copies, Raw]]:
+    found = (evidence.parsed(name, parse_copies) for name in ("nvbandwidth", "p2p-test"))
+    return [one for one in found if one is not None]
+
+
 def _records(evidence: NodeEvidence, states: list[NodeGpu]) -> list[NodeGpu]:
     nodes = nodes_of(evidence)
     links = evidence.parsed("nvlink", parse_nvlink_status)
-    copies = evidence.parsed("nvbandwidth", parse_nvbandwidth)
+    copies = next((one for one, _ in _copies(evidence)), None)
     topo = evidence.parsed("topo", parse_topo_matrix)
     affinity = topo[0].cpus if topo is not None else {}
     lspci = evidence.parsed("lspci", parse_lspci) if not nodes else None
@@ -109,8 +118,9 @@ def _records(evidence: NodeEvidence, states: list[NodeGpu]) -> list[NodeGpu]:
             cpus=affinity.get(index, node.cpus if node is not None else None),
             nvlinks_active=link.active if link is not None else None,
             nvlinks=link.links if link is not None else None,
-            h2d_gb_per_s=copies[0].h2d.get(index) if copies is not None else None,
-            d2h_gb_per_s=copies[0].d2h.get(index) if copies is not None else None,
+            nvlinks_down=list(link.down) if link is not None else None,
+            h2d_gb_per_s=copies.of_host("h2d").get(index) if copies is not None else None,
+            d2h_gb_per_s=copies.of_host("d2h").get(index) if copies is not None else None,
         )
         card = node or cards.get(place)
         if gpu.pcie_width is None and card is not None:
@@ -147,14 +157,21 @@ def _peers(evidence: NodeEvidence, facts: Facts) -> None:
         known = True
         source = source or matrix[1].place()
         pairs += [msgspec.structs.replace(pair, kind=kind) for pair in matrix[0].records]
+    for copies, raw in _copies(evidence):
+        if copies.refused and not known:
+            known, pairs, source = True, copies.refused, raw.place()
     if known:
         facts.add(GPU_P2P, pairs, source)
-    copies = evidence.parsed("nvbandwidth", parse_nvbandwidth)
-    if copies is not None and copies[0].peers:
-        facts.add(GPU_COPIES, copies[0].peers, copies[1].place(copies[0].peers_line))
-    test = evidence.parsed("p2p-test", parse_peer_test)
-    if test is not None and test[0]:
-        facts.add(GPU_P2P_TEST, test[0], test[1].place())
+    names = {gpu.index: gpu.name for gpu in facts.value(GPUS) or [] if gpu.name is not None}
+    for copies, raw in _copies(evidence):
+        place = raw.place(copies.peers_line or None)
+        if copies.peers and GPU_COPIES.name not in facts:
+            facts.add(GPU_COPIES, copies.peers, place)
+        if copies.tests:
+            facts.add(GPU_P2P_TEST, copies.tests, place)
+        ranges = list(copy_ranges(copies, {i: n for i, n in names.items() if i is not None}))
+        if ranges and GPU_COPY_RANGES.name not in facts:
+            facts.add(GPU_COPY_RANGES, ranges, raw.place())
     topo = evidence.parsed("topo", parse_topo_matrix)
     if topo is not None and topo[0].cells:
         paths = []

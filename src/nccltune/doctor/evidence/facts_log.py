@@ -201,6 +201,10 @@ def _diagnostics(text: str) -> list[Any]:
     return list(read_diagnostics(text.split("\n"))) if "NCCL DIAG " in text else []
 
 
+_CUT_DEVICE = re.compile(r"^# +Rank +\d+ (?!.*\[)[^\n]*\s{0,20}`{0,3}\s{0,20}\Z", re.M)
+"""A list of devices that ends within a line: the post is cut, and no test hangs."""
+
+
 def _tests(evidence: NodeEvidence, raw: Raw) -> list[NcclTest]:
     text = evidence.parse(raw, str)
     # Pass the file name too: it may name the collective if the text does not.
@@ -241,7 +245,8 @@ def _tests(evidence: NodeEvidence, raw: Raw) -> list[NcclTest]:
             )
         )
     ranks = len(_DEVICE.findall(text))
-    if ranks > 1 and not found and _ROW_OR_END.search(text) is None:
+    is_cut = _CUT_DEVICE.search(text) is not None
+    if ranks > 1 and not found and not is_cut and _ROW_OR_END.search(text) is None:
         found.append(NcclTest(file=raw.source, hosts=hosts, nodes=len(hosts), ranks=ranks, sizes=0))
     return found
 

@@ -119,6 +119,8 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
             rb"|^(?=[a-z])(?=[^\n]*\b(?:pci\.bus_id|driver_version|pcie\.link\.|memory\.(?:total|used)"
             rb"|compute_cap|fabric\.st|clocks[._]|temperature\.gpu|utilization\.gpu|ecc\.errors"
             rb"|persistence_mode|gpu_name|mig\.mode))[a-z][\w.]+(?: \[[\w/%]+\])?(?:,|$)"
+            rb"|^[^\n]{0,80}\bnvidia-smi [^\n]{0,80}--query-gpu[= ][a-z][^\n]{0,400}\n"
+            rb"[^\n,]{1,60},"
             rb"|NVIDIA-SMI has failed|^No devices were found|Failed to initialize NVML"
             rb"|Unable to determine the device handle|nvidia-smi: (?:command )?not found"
         ),
@@ -153,19 +155,35 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ("ibstat", _mark(rb"^CA '")),
     ("ibstatus", _mark(rb"^Infiniband device '")),
     ("ibv_devinfo", _mark(rb"^hca_id:")),
-    ("nvbandwidth", _mark(rb"^nvbandwidth Version")),
-    ("perftest", _mark(rb"^[ \t]*#bytes\s+#iterations\s+BW |(?:RDMA_(?:Write|Read)|Send) BW Test")),
+    (
+        "nvbandwidth",
+        _mark(
+            rb"^nvbandwidth Version|^[> \t]*(?:Running (?:host|device)_to_(?:host|device)_\w+\."
+            rb"|memcpy (?:CE|SM) [CG]PU\(row\) )"
+        ),
+    ),
+    (
+        "perftest",
+        _mark(rb"^[ \t]*#bytes\s+#?iterations\s+BW |(?:RDMA_(?:Write|Read)|Send) BW Test"),
+    ),
     ("rdma-statistic", _mark(rb"^link \S+/\d{1,3} [a-z_]+ \d+ ")),
     (
         "rdma-link",
         _mark(
             rb"^(?:\d+: )?link \S+/\d{1,3} (?:\S+ )*state |^\S+ +port +\d{1,3} +==> +\S+ +\("
-            rb"|^[^\n]{0,80}\bmlxlink [^\n]{0,80}-d +\S|^Operational Info[ \t]*$"
+            rb"|^[^\n]{0,80}\bmlxlink [^\n]{0,80}-d +\S"
+            rb"|^(?: *\")?Operational Info(?:[ \t]*$|\" : \{)"
         ),
     ),
     ("show_gids", _mark(rb"^DEV\s+PORT\s+INDEX\s+GID")),
     ("perfquery", _mark(rb"^# Port (?:extended )?counters: |^PortSelect:")),
-    ("p2p-test", _mark(rb"^\[P2P \(Peer-to-Peer\) GPU|^Unidirectional P2P=\w+ Bandwidth")),
+    (
+        "p2p-test",
+        _mark(
+            rb"^[> \t]*(?:\[P2P \(Peer-to-Peer\) GPU|(?:Uni|Bi)directional P2P=\w+ Bandwidth"
+            rb"|Device=\d+ CAN(?:NOT)? Access Peer Device=)"
+        ),
+    ),
     ("iblinkinfo", _mark(rb"^[^\n]{1,60}==\( *\d{1,2}X +[^\n]{1,60}\)==>")),
     ("imex", _mark(rb"^Connectivity Table Legend|^Node #\d+\s")),
     (
@@ -183,10 +201,10 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ),
     ("iommu", _mark(rb"^[^\n]{0,80}/iommu_groups/\S*/type\b|^ *\d+ DMA(?:-FQ)?$")),
     ("cmdline", _mark(rb"^(?:BOOT_IMAGE|initrd|root)=\S+ [^\n]*$")),
-    ("lscpu", _mark(rb"^Architecture: +\w|^On-line CPU\(s\) list:")),
+    ("lscpu", _mark(rb"^Architecture: +\w|^On-line CPU\(s\) list:|^available: \d+ nodes? \(")),
     ("cpuinfo", _mark(rb"^(?:processor|vendor_id|CPU implementer)\s*: ")),
     ("meminfo", _mark(rb"^MemTotal: +\d+ kB")),
-    ("df-shm", _mark(rb"^Filesystem +.*Mounted on")),
+    ("df-shm", _mark(rb"^Filesystem +.*Mounted on|^(?:shm|tmpfs) +[\d.]+[^\n]* /dev/shm$")),
     ("ulimit", _mark(rb"^(?:core file size|open files|max locked memory) +\(|" + _ULIMIT)),
     ("limits", _mark(rb"^Limit +Soft Limit")),
     ("status", _mark(rb"^Cpus_allowed_list:|^CapEff:")),

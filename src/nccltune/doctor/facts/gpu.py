@@ -36,8 +36,12 @@ class NodeGpu(FactRecord):
     ecc_uncorrected: Annotated[int | None, "uncorrected memory errors since boot"] = None
     remap_pending: Annotated[bool | None, "a row of memory is remapped at the next reset"] = None
     remap_failed: Annotated[bool | None, "a row of memory could not be remapped"] = None
+    recovery_action: Annotated[
+        str | None, "what the driver asks for: none, reset, reboot, drain_p2p, drain_and_reset"
+    ] = None
     nvlinks_active: Annotated[int | None, "NVLinks up"] = None
     nvlinks: Annotated[int | None, "NVLinks it has"] = None
+    nvlinks_down: Annotated[list[int] | None, "numbers of the NVLinks that are not up"] = None
     fabric_state: Annotated[str | None, ("not_supported, not_started, in_progress, completed")] = (
         None
     )
@@ -101,7 +105,7 @@ class GpuCopy(FactRecord):
 
     a: Annotated[int | None, "GPU that reads or writes (the row)"] = None
     b: Annotated[int | None, "GPU it reads from or writes to (the column)"] = None
-    kind: Annotated[str | None, "read, write"] = None
+    kind: Annotated[str | None, "read, write; p2p for p2pBandwidthLatencyTest"] = None
     gb_per_s: Annotated[float | None, "bandwidth"] = None
 
 
@@ -109,7 +113,26 @@ GPU_COPIES = records(
     "gpu.copies",
     GpuCopy,
     meaning="copies between two GPUs by the copy engine, measured one at a time",
-    read="nvbandwidth -t device_to_device_memcpy_read_ce",
+    read="nvbandwidth -t device_to_device_memcpy_read_ce; p2pBandwidthLatencyTest",
+)
+
+
+class CopyRange(FactRecord):
+    """One record of the fact `gpu.copy_ranges`."""
+
+    what: Annotated[str | None, "host to GPU, GPU to host, GPU to GPU"] = None
+    lowest_gb_per_s: Annotated[float | None, "of all GPUs or pairs"] = None
+    highest_gb_per_s: Annotated[float | None, "of all GPUs or pairs"] = None
+    like: Annotated[str | None, "links whose copies reach the highest rate"] = None
+    model: Annotated[str | None, "the GPUs' model and its link; null where not known"] = None
+    normal: Annotated[bool | None, "the rates are what that link gives"] = None
+
+
+GPU_COPY_RANGES = records(
+    "gpu.copy_ranges",
+    CopyRange,
+    meaning="measured copies of each kind, beside the link of the GPUs' model",
+    read="nvbandwidth; p2pBandwidthLatencyTest",
 )
 
 

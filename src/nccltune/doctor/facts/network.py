@@ -204,6 +204,7 @@ class RdmaTest(FactRecord):
     gbit_per_s: Annotated[float | None, "average"] = None
     bytes: Annotated[int | None, "size of a message"] = None
     gpu: Annotated[bool | None, "from and to GPU memory"] = None
+    mtu: Annotated[int | None, "MTU of the path, in bytes"] = None
 
 
 RDMA_TESTS = records(

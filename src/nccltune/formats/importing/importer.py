@@ -32,6 +32,8 @@ from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind,
 from nccltune.formats.reading.platform_facts import NO_RECORDING, common
 from nccltune.formats.reading.runs import RunFound, RunKey, RunRecord
 from nccltune.formats.text.lines import visible
+from nccltune.formats.topology.beside_results import topology_beside_results
+from nccltune.formats.topology.xml_tree import MAX_BYTES
 from nccltune.model.choice import choice_label
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
@@ -220,6 +222,8 @@ def _read(reading: Reading, spool: Spool) -> File:
         file.modified = item.modified
     if report.kind is FileKind.TOPOLOGY:
         file.topology = reading.content()
+    elif report.samples:
+        file.posted_topology = topology_beside_results(reading.content(MAX_BYTES + 1))
     text = ""
     for number, run in enumerate(file.runs):
         if not (run.process or run.telling):
@@ -315,6 +319,10 @@ def _write(
     for file in part.files:
         if file.topology is not None:
             _keep_topology(writer, file.topology, file.report)
+    posted = {file.posted_topology for file in part.files if file.posted_topology is not None}
+    if len(posted) == 1 and study.topology_path is None:
+        name, content = kept(posted.pop())
+        writer.write_new(study.path / name, content.decode("utf-8", errors="replace"))
     _keep_tables(writer, part)
     platform = _platform(study, part, platform_name)
     if platform is not None:

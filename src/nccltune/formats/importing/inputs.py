@@ -107,11 +107,14 @@ class Reading:
         self._file = file
         self._context = context
 
-    def content(self) -> bytes:
-        """Return the unchanged content of the file. Raises OSError if it cannot be read."""
+    def content(self, most: int = -1) -> bytes:
+        """Return the unchanged content of the file, or its first `most` bytes.
+
+        Raises OSError if it cannot be read.
+        """
         assert self._file is not None
         self._file.seek(0)
-        return self._file.read()
+        return self._file.read(most)
 
     def batches(self) -> Iterator[RunSamples]:
         """Yield the samples in batches of bounded size; none if the file has no reader.

@@ -48,6 +48,7 @@ class File:
         self.path = path
         self.modified: float | None = None
         self.topology: bytes | None = None
+        self.posted_topology: bytes | None = None
         self.platform: Platform | None = None
         self.skip: dict[RunFound, int] = {}
         self.outcome: FileOutcome

@@ -8,6 +8,7 @@ graph_xml.py          NCCL's graph XML: rings and trees of its search
 xml_tree.py           parse small XML files, with limits and without DTD
 nvidia_smi_matrix.py  the matrix of `nvidia-smi topo -m`
 pasted_matrix.py      restore a pasted matrix: lost tabs, wrapped lines
+beside_results.py     the one topology in a text with results
 sysfs.py              the PCI tree of the running machine
 cpu_list.py           lists of CPUs
 """

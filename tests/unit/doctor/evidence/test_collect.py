@@ -198,6 +198,7 @@ def test_a_node_supplies_every_fact_but_these(facts: Facts) -> None:
         "container.numa_calls",
         "counters_once",
         "gpu.copies",
+        "gpu.copy_ranges",
         "gpu.link_errors",
         "gpu.p2p_test",
         "gpu.paths",

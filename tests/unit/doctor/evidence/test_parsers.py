@@ -4,6 +4,7 @@
 import pytest
 
 from nccltune.doctor.evidence.kinds import kinds_of
+from nccltune.doctor.evidence.parsers.copies import copy_ranges, parse_copies
 from nccltune.doctor.evidence.parsers.ethtool import parse_ethtool
 from nccltune.doctor.evidence.parsers.gids import parse_show_gids
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
@@ -22,7 +23,6 @@ from nccltune.doctor.evidence.parsers.limits import parse_limits
 from nccltune.doctor.evidence.parsers.listed import parse_listed, remove_ipc
 from nccltune.doctor.evidence.parsers.lspci import parse_lspci
 from nccltune.doctor.evidence.parsers.nccl_lines import parse_nccl_lines
-from nccltune.doctor.evidence.parsers.nvbandwidth import parse_nvbandwidth
 from nccltune.doctor.evidence.parsers.nvlink import GpuLinks, parse_nvlink_status
 from nccltune.doctor.evidence.parsers.p2p_matrix import parse_p2p_matrix
 from nccltune.doctor.evidence.parsers.pci_config import parse_pci_config, render_pci_config
@@ -166,7 +166,7 @@ def test_gpu_query_leaves_entities_alone() -> None:
 
 def test_nvlink_and_peers() -> None:
     name = "NVIDIA H100 80GB HBM3"
-    links = {0: GpuLinks(2, 2, name), 1: GpuLinks(1, 2, name)}
+    links = {0: GpuLinks(2, 2, name), 1: GpuLinks(1, 2, name, (1,))}
     assert parse_nvlink_status(texts.NVLINK).gpus == links
     matrix = parse_p2p_matrix(decode(texts.P2P.encode()))
     assert [(one.a, one.b, one.status) for one in matrix.records] == [(0, 1, "OK"), (1, 0, "CNS")]
@@ -219,14 +219,66 @@ def test_imex() -> None:
 
 
 def test_nvbandwidth() -> None:
-    found = parse_nvbandwidth(texts.NVBANDWIDTH)
-    assert found.h2d == {0: 55.10, 1: 12.40}
-    assert found.d2h == {0: 54.0, 1: 20.0}
+    found = parse_copies(texts.NVBANDWIDTH)
+    assert found.of_host("h2d") == {0: 55.10, 1: 12.40}
+    assert found.of_host("d2h") == {0: 54.0, 1: 20.0}
     assert found.peers == [
         GpuCopy(a=0, b=1, kind="read", gb_per_s=276.0),
         GpuCopy(a=1, b=0, kind="read", gb_per_s=274.5),
         GpuCopy(a=0, b=1, kind="write", gb_per_s=271.0),
     ]
+
+
+H2D = "> memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)\n  0   1\n0   {}   {}\n"
+PEER = "memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)\n 0 1\n 0 N/A {}\n 1 {} N/A\n"
+L40S, H100 = "NVIDIA L40S", "NVIDIA H100 80GB HBM3"
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "what", "like", "normal"),
+    [
+        (H2D.format("25.5", "24.2"), L40S, "host to GPU", "PCIe 4.0 x16", True),
+        (H2D.format("25.5", "12.2"), L40S, "host to GPU", "PCIe 4.0 x16", False),
+        (H2D.format("25.5", "24.2"), "", "host to GPU", "PCIe 4.0 x16", None),
+        (H2D.format("12.9", "12.2"), "", "host to GPU", "PCIe 3.0 x16", None),
+        (H2D.replace("CE", "SM").format("35", "35"), H100, "by SMs", "loads", None),
+        (H2D.format("26.1", "26.2"), H100, "host to GPU", "PCIe 4.0 x16", False),
+        (PEER.format("26.3", "21.8"), "NVIDIA RTX A6000", "GPU to GPU", "PCIe 4.0 x16", True),
+        (PEER.format("52.1", "51.8"), "NVIDIA RTX A6000", "GPU to GPU", "NVLink", True),
+        (PEER.format("392", "391"), H100, "GPU to GPU", "NVLink", True),
+        (PEER.format("41.2", "40.9"), H100, "GPU to GPU", "PCIe 5.0 x16", False),
+        (PEER.format("41.2", "40.9"), "NVIDIA H100 PCIe", "GPU to GPU", "PCIe 5.0 x16", True),
+        (PEER.format("1.2", "1.4"), L40S, "GPU to GPU", "less than", False),
+        (
+            "Device=0 CANNOT Access Peer Device=1\n" + PEER.format("11", "11"),
+            L40S,
+            "GPU to GPU without P2P",
+            "host memory",
+            None,
+        ),
+    ],
+)
+def test_copies_beside_the_link_of_the_model(
+    text: str, model: str, what: str, like: str, normal: bool | None
+) -> None:
+    (found,) = copy_ranges(parse_copies(text), {0: model, 1: model})
+    assert what in (found.what or "")
+    assert like in (found.like or "")
+    assert found.normal is normal
+
+
+def test_names_of_gpus_beside_copies() -> None:
+    lines = "Device 0: NVIDIA L40S (00000000:4b:00)\nDevice: 1, NVIDIA L4, pciBusID: 1, x: 0\n"
+    assert parse_copies(lines).names == {0: "NVIDIA L40S", 1: "NVIDIA L4"}
+
+
+def test_both_directions_at_once_count_by_halves() -> None:
+    table = "Bidirectional P2P={} Bandwidth Matrix (GB/s)\n D\\D 0 1\n 0 9.0 {}\n 1 {} 9.0\n"
+    copies = parse_copies(table.format("Disabled", 20, 20) + table.format("Enabled", 50, 51))
+    assert [(one.kind, one.gb_per_s) for one in copies.peers] == [("p2p", 25.0), ("p2p", 25.5)]
+    assert [one.without_gb_per_s for one in copies.tests] == [10.0, 10.0]
+    (found,) = copy_ranges(copies, {0: L40S, 1: L40S})
+    assert (found.what, found.normal) == ("GPU to GPU, each way of both at once", True)
 
 
 def test_nvbandwidth_has_a_bound() -> None:
@@ -235,7 +287,7 @@ def test_nvbandwidth_has_a_bound() -> None:
     text = (
         f"Running device_to_device_memcpy_read_ce.\n {columns}\n{rows}99999999999 {'1.00 ' * 100}"
     )
-    assert len(parse_nvbandwidth(text).peers) == 4096
+    assert len(parse_copies(text).peers) == 4096
 
 
 def test_rdma_ports() -> None:
@@ -333,6 +385,9 @@ def test_job_settings() -> None:
 
 def test_perftest_and_rail_pings() -> None:
     (run,) = parse_perftest(texts.PERFTEST).records
+    head, table = texts.PERFTEST.split(" #bytes", 1)
+    (with_mtu,) = parse_perftest(f"{head} Mtu             : 1024[B]\n #bytes{table}").records
+    assert (run.mtu, with_mtu.mtu) == (None, 1024)
     assert (run.hca, run.peer, run.gbit_per_s, run.gpu) == ("mlx5_0", "h2", 195.5, False)
     old = texts.PERFTEST.replace("Gb/sec", "MB/sec")
     assert parse_perftest(old).records[0].gbit_per_s == pytest.approx(195.5 * 8 * 1.048576 / 1000)

@@ -7,9 +7,10 @@ import pytest
 
 from nccltune.doctor.evidence.elsewhere import read_elsewhere
 from nccltune.doctor.evidence.kinds import kinds_of
+from nccltune.doctor.evidence.parsers.copies import parse_copies
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
-from nccltune.doctor.evidence.parsers.pasted import parse_pci_lines, parse_peer_test
+from nccltune.doctor.evidence.parsers.pasted import parse_pci_lines
 from nccltune.doctor.evidence.parsers.rdma_ports import parse_rdma_ports
 from nccltune.doctor.examine import examine
 from nccltune.doctor.facts import Facts
@@ -114,11 +115,12 @@ def test_one_line_of_a_session(text, item) -> None:
 
 
 def test_bandwidth_without_and_with_p2p() -> None:
-    assert parse_peer_test(P2P) == [
+    assert parse_copies(P2P).tests == [
         PeerTest(a=0, b=1, without_gb_per_s=21.48, with_gb_per_s=2.11),
         PeerTest(a=1, b=0, without_gb_per_s=21.59, with_gb_per_s=26.1),
     ]
-    assert parse_peer_test(P2P.partition("Unidirectional P2P=Enabled")[0]) == []
+    assert parse_copies(P2P.partition("Unidirectional P2P=Enabled")[0]).tests == []
+    assert [one.gb_per_s for one in parse_copies(P2P).peers] == [2.11, 26.1]
     assert kinds_of("x.txt", P2P.encode()).items == ("p2p-test",)
 
 
@@ -587,8 +589,45 @@ POSTED = [
     ("$ cat /sys/kernel/iommu_groups/*/type | sort | uniq -c\n     95 DMA-FQ", "iommu-translates"),
     ("# cat /sys/kernel/iommu_groups/*/type\nDMA\nDMA-FQ\nDMA-FQ", "iommu-translates"),
     ("     12 DMA-FQ", "iommu-translates"),
+    (
+        "[    0.100000] DMAR: IOMMU enabled\n[    1.100000] iommu: Default domain type: Translated",
+        "iommu-translates",
+    ),
+    ("[Nov28 18:40] NVRM: Xid (PCI:0000:4e:00): 79, GPU has fallen off the bus.", "gpu-lost"),
+    (
+        "[Mar 3 10:15] mlx5_core 0000:5e:00.0: Port module event[error]: module 0, Cable error",
+        "nic-kernel-errors",
+    ),
+    ("DEV PORT INDEX GID IPv4 VER DEV\n--- ---- -----\nn_gids_found=0", "gids-none"),
+    (PERFTEST, "rdma-measured"),
+    (P2P, "copies-measured"),
+    ("$ df -h | grep shm\nshm   64M   1.2M  63M   2% /dev/shm", "shm-small"),
+    ("tmpfs    65536   0  65536   0% /dev/shm", "shm-small"),
+    ("Device=0 CANNOT Access Peer Device=1\n" + P2P, "p2p-not-ok"),
+]
+DEVICES = "# Using devices\n#   Rank  0 Pid  7 on  a device  0 [0x03] A100\n"
+POSTED += [
+    ("it shows: `INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'`", "gdr-disabled"),
+    (
+        "$ nvidia-smi --query-gpu=index,gpu_recovery_action --format=csv,noheader\n"
+        "0, None\n1, Reset   <= unusable",
+        "gpu-recovery-action",
+    ),
+    ("GPU 00000000:4E:00.0\n    GPU Recovery Action               : Reboot", "gpu-recovery-action"),
+    (f"{DEVICES}#   Rank  1 Pid  8 on  a device  1 [0x04] A100\n", "test-without-rows"),
+    (PERFTEST.replace("#iterations", "iterations"), "rdma-measured"),
+    (P2P[P2P.index("Bidirectional") :], "copies-measured"),
 ]
 HARMLESS = [
+    (f"{DEVICES}#   Rank  1 Pid  8 on  a device  1", "test-without-rows"),
+    (
+        "$ nvidia-smi --query-gpu=index,gpu_recovery_action --format=csv\n"
+        "index, gpu_recovery_action\n0, None",
+        "gpu-recovery-action",
+    ),
+    ("shm      1.0G  883M  142M  87% /dev/shm", "shm-small"),
+    ("[    1.100000] iommu: Default domain type: Translated", "iommu-translates"),
+    (f"CA 'mlx5_0'\n\tPort 1:\n\t\tState: Active\n\t\tRate: 100\n{PERFTEST}", "rdma-measured"),
     (ETHTOOL.format("1000Mb/s", "yes"), "nic-link"),
     ("4: docker0: <NO-CARRIER,BROADCAST,UP> mtu 1500 qdisc x state DOWN", "nic-link"),
     (f"$ mlxlink -d mlx5_1\n{MLXLINK.replace('Polling', 'Active')}", "port-down"),
@@ -612,6 +651,26 @@ def test_what_people_post_of_a_sound_node_is_no_cause(text: str, rule: str, tmp_
     assert len(facts) > 0
     judged = examine({"n1": facts}, rule_base(), "x")
     assert rule not in {one.rule for one in judged.of(RuleVerdict.FINDING)}
+
+
+def test_rows_below_a_command_end_with_them(tmp_path: Path) -> None:
+    command = "$ nvidia-smi --query-gpu=index,pcie.link.width.current --format=csv,noheader"
+    text = f"{command}\n0, 16\n1, 8   # riser\nso, 8 lanes\n2, 4\n"
+    gpus = counters(tmp_path, "a.txt", text).value(GPUS) or []
+    assert [(one.index, one.pcie_width) for one in gpus] == [(0, 16), (1, 8)]
+    quoted = (
+        "check: nvidia-smi --query-gpu=index,pcie.link.width.current --format=csv\nThat shows\n"
+    )
+    assert kinds_of("x.txt", quoted.encode()).items == ()
+
+
+def test_mlxlink_in_json() -> None:
+    fields = {"Physical state": "LinkUp", "Speed": "IB-EDR", "State": "Active", "Width": "4x"}
+    lines = ",\n".join(f'            "{name}" : "{value}"' for name, value in fields.items())
+    text = f'{{\n   "result" : {{\n         "Operational Info" : {{\n{lines}\n         }},\n'
+    assert kinds_of("x.txt", text.encode()).items == ("rdma-link",)
+    (port,) = parse_rdma_ports(f"# mlxlink -d mlx5_0 --json\n{text}").ports
+    assert (port.name, port.state, port.rate_gbit_per_s) == ("mlx5_0", "ACTIVE", 100.0)
 
 
 def test_links_of_mlxlink() -> None:
@@ -680,10 +739,13 @@ def test_topology_in_the_words_of_a_post(before: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (PERFTEST, "read, but not enough alone: RDMA bandwidth measured"),
+        (
+            "available: 2 nodes (0-1)\nnode 0 cpus: 0-15\nnode distances:\n",
+            "read, but not enough alone: NUMA nodes that have CPUs",
+        ),
         ("ib_core  434176  9 rdma_cm,ib_uverbs\n", "only a part of lsmod"),
     ],
-    ids=["perftest", "lsmod"],
+    ids=["numactl", "lsmod"],
 )
 def test_what_decides_nothing_alone_is_named(text: str, words: str, tmp_path: Path) -> None:
     put(tmp_path, "n1/paste.txt", text)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nccltune.doctor.evidence.parsers.copies import parse_copies
 from nccltune.doctor.evidence.parsers.elf import exported_names
 from nccltune.doctor.evidence.parsers.ethtool import parse_ethtool
 from nccltune.doctor.evidence.parsers.gids import parse_show_gids
@@ -32,7 +33,6 @@ from nccltune.doctor.evidence.parsers.limits import parse_limits
 from nccltune.doctor.evidence.parsers.listed import parse_listed
 from nccltune.doctor.evidence.parsers.lspci import parse_lspci
 from nccltune.doctor.evidence.parsers.nccl_lines import parse_nccl_lines
-from nccltune.doctor.evidence.parsers.nvbandwidth import parse_nvbandwidth
 from nccltune.doctor.evidence.parsers.nvlink import parse_nvlink_status
 from nccltune.doctor.evidence.parsers.p2p_matrix import parse_p2p_matrix
 from nccltune.doctor.evidence.parsers.pci_config import parse_pci_config
@@ -72,7 +72,7 @@ PARSERS: tuple[Callable[[str], Any], ...] = (
     parse_lspci,
     parse_modules,
     parse_nccl_lines,
-    parse_nvbandwidth,
+    parse_copies,
     parse_nvlink_status,
     parse_p2p_matrix,
     parse_perftest,

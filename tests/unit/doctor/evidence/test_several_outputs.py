@@ -52,7 +52,7 @@ FAULTS = {
 }
 
 
-JOINED = {"log.text_lines", "gpus", "pci.links", "tests"}
+JOINED = {"log.text_lines", "gpus", "gpu.copy_ranges", "pci.links", "tests"}
 """Facts that several tools tell of."""
 
 

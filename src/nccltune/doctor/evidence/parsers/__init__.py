@@ -2,6 +2,7 @@
 """Parse the outputs of tools and of the kernel. Input is text, output is records.
 
 completions.py    completions with an error, as libmlx5 prints them
+copies.py         nvbandwidth, p2pBandwidthLatencyTest
 elf.py            symbol names of an ELF file
 ethtool.py        `ethtool -i` and `-S`
 failures.py       lines of a log that state a failure
@@ -19,10 +20,9 @@ lspci.py          `lspci -vvv`
 nccl_init.py      the start of communicators in NCCL's log
 nccl_lines.py     the parts of NCCL's log that facts need (`formats.nccl_log` parses it)
 nccl_warnings.py  causes of NCCL's warnings
-nvbandwidth.py    nvbandwidth
 nvlink.py         `nvidia-smi nvlink -s`
 p2p_matrix.py     `nvidia-smi topo -p2p`
-pasted.py         ACS lines without devices, p2pBandwidthLatencyTest
+pasted.py         lines of ACS and links without devices
 pci_config.py     PCI configuration space
 perftest.py       `ib_write_bw` and similar tests
 pings.py          pings between NICs

@@ -52,6 +52,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
         *("missing RDMA device spec for device", "Unable to find the Infiniband/RoCE device"),
     ),
     "no_smi": ("nvidia-smi: is not installed",),
+    "gdr_off": ("GPU Direct RDMA Disabled for HCA",),
     "gpu_lost": (
         "GPU is lost",
         "fallen off the bus",

@@ -118,6 +118,7 @@ def _made(index: int, said: Callable[[str], str | None]) -> NodeGpu:
         ecc_uncorrected=whole(value("ecc.errors.uncorrected.volatile.total")),
         remap_pending=_yes(value("remap.pending")),
         remap_failed=_yes(value("remap.failed")),
+        recovery_action=_word(value("gpu_recovery_action")),
         fabric_state=_word(value("fabric.state")),
         fabric_health=_word(value("fabric.health")),
         fabric_status=_word(value("fabric.status")),
@@ -148,15 +149,24 @@ def _slowdowns(mask: str | None) -> list[str] | None:
     return None if bits is None else [name for bit, name in _BITS.items() if bits & bit]
 
 
+_QUERIED = re.compile(r"\bnvidia-smi .{0,80}--query-gpu[= ](?P<fields>[\w.]+(?:,[\w.]+)*)")
+_REMARK = re.compile(r"\s(?:<=|<-|#|//).*")
+
+
 def _csv(text: str) -> GpuQuery:
     header: list[str] = []
     rows: dict[int, dict[str, str]] = {}
-    unread, problem, count = 0, None, 0
+    unread, problem, count, is_asked = 0, None, 0, False
     for _, line in lines_of(text):
-        cells = [cell.strip() for cell in line.split(",")]
+        if (match := _QUERIED.search(line)) is not None:
+            # With `noheader` the columns are named by the command alone, for the lines below it.
+            header, count = [_field(name) for name in match["fields"].split(",")], 0
+            is_asked, header = True, header if "noheader" in line else []
+            continue
+        cells = [cell.strip() for cell in _REMARK.sub("", line).split(",")]
         names = [_field(cell) for cell in cells]
         if cells[0] == "index" or _FIELDS.issuperset(names):
-            header, count = names, 0
+            header, count, is_asked = names, 0, False
         elif header and len(cells) == len(header) and not _is_failure(line):
             row = dict(zip(header, cells, strict=True))
             # A table without an index column lists the GPUs in the order of their indices.
@@ -164,12 +174,14 @@ def _csv(text: str) -> GpuQuery:
             count += 1
             if not index.isdecimal() or len(index) > 5:
                 unread += 1
+                header = [] if is_asked else header
                 continue
             rows.setdefault(int(index), {}).update(row)
         elif _is_failure(line):
             problem = line.strip()[:200]
         else:
             unread += 1
+            header = [] if is_asked else header
     return _of_rows(rows, unread, problem)
 
 
@@ -187,7 +199,12 @@ _FIELDS = frozenset(
         *("ecc.mode.current", "vbios_version", "clocks.sm", "clocks.mem", "clocks.gr"),
         *("ecc.errors.uncorrected.aggregate.total", "ecc.errors.corrected.volatile.total"),
         *("pcie.link.gen.gpucurrent", "pcie.link.gen.gpumax", "pcie.link.gen.hostmax"),
-        *("temperature.memory", "compute_mode", "clocks_event_reasons.hw_slowdown"),
+        *(
+            "temperature.memory",
+            "compute_mode",
+            "gpu_recovery_action",
+            "clocks_event_reasons.hw_slowdown",
+        ),
     }
 )
 """Known column names. A line that has only these names, in any order, is the header of a table."""
@@ -215,6 +232,7 @@ _ELEMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "temperature.gpu": ("temperature", ("gpu_temp",)),
     "remap.pending": ("remapped_rows", ("remapped_row_pending", "pending")),
     "remap.failed": ("remapped_rows", ("remapped_row_failure", "remap_failure")),
+    "gpu_recovery_action": ("", ("gpu_recovery_action",)),
     "fabric.state": ("fabric", ("state",)),
     "fabric.health": ("fabric", ("summary",)),
     "fabric.status": ("fabric", ("status",)),
@@ -299,6 +317,7 @@ _LABELS = {
     "temperature.gpu": "Temperature/GPU Current Temp",
     "remap.pending": "Remapped Rows/Pending",
     "remap.failed": "Remapped Rows/Remapping Failure Occurred",
+    "gpu_recovery_action": "GPU Recovery Action",
     "fabric.state": "Fabric/State",
     "fabric.health": "Fabric/Health/Summary",
     "fabric.status": "Fabric/Status",

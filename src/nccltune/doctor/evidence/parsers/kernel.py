@@ -12,6 +12,7 @@ _MODULE = re.compile(r"^(?P<name>[A-Za-z0-9_-]{1,64})\s+\d+\s+(?:-|\d+)")
 _SYS_NICE = 23
 SIZES = {"1K-blocks": 1024, "1024-blocks": 1024, "512-blocks": 512, "1B-blocks": 1, "Size": 0}
 _HUMAN = re.compile(r"(\d{1,4}(?:\.\d)?)([kKMGTP])|0")
+_LETTER = re.compile(r"\d[kKMGTP] ")
 _DECIMAL = re.compile(r"\bdf [^\n]{0,80}?(?:-\w*H|--si\b)")
 
 
@@ -60,7 +61,7 @@ class Cpus(NamedTuple):
 
 
 def parse_cpus(text: str) -> Cpus:
-    """Parse `/proc/cpuinfo` or English `lscpu`.
+    """Parse `/proc/cpuinfo`, English `lscpu`, or `numactl -H`.
 
     The text of `/proc/cpuinfo` may be cut to the first processor and all `physical id` lines.
     """
@@ -72,9 +73,9 @@ def parse_cpus(text: str) -> Cpus:
         vendor=fields.get("Vendor ID"),
         family=whole(fields.get("CPU family")),
         sockets=whole(fields.get("Socket(s)")),
-        numa_nodes=whole(fields.get("NUMA node(s)")),
+        numa_nodes=whole(fields.get("NUMA node(s)", fields.get("available"))),
         online=_count(fields.get("On-line CPU(s) list")),
-        virtual=virtual if fields else None,
+        virtual=virtual if "available" not in fields and fields else None,
     )
 
 
@@ -151,8 +152,11 @@ class Space(NamedTuple):
 
 
 def parse_df(text: str, mount: str) -> Space | None:
-    """Return the row of `df -P MOUNT`, `df -k` or `df -h` whose mount point is `mount`."""
-    unit = None
+    """Return the row of `df -P MOUNT`, `df -k` or `df -h` whose mount point is `mount`.
+
+    A row without the header (`df -h | grep shm`) has KiB, or a letter of the unit at each size.
+    """
+    unit = None if "Filesystem" in text else 1024 if not _LETTER.search(text) else 0
     power = 1000 if _DECIMAL.search(text) else 1024
     for number, line in lines_of(text):
         words = line.split()

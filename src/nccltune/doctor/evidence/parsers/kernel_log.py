@@ -16,12 +16,14 @@ _DAY = r"\S{2,9} +\d{1,2} [\d:]{8}"
 _STAMP = re.compile(
     r"^(?:kern\s*:\w+\s*:\s*)?(?:<\d+>)?"
     r"(?:\[\s*\+?\d+\.\d+\]\s*|\[[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]{8} \d{4}\]\s*"
+    r"|\[[^\W\d]{2,9} *\d{1,2} \d\d:\d\d\]\s*"
     rf"|\d{{4}}-\d\d-\d\d[T ][\d:.,+-]+\s+|{_DAY} )?"
 )
 _JOURNAL = re.compile(r"^\S+ kernel: (?:\[\s*\d+\.\d+\]\s*)?")
 _TIMED = (
-    r"(?:kern *:\w+ *: *)?(?:<\d+>)?(?:\[ *\+?\d{1,8}\.\d{6}\] |\[[A-Z][a-z]{2} "
-    rf"{_DAY} \d{{4}}\] |(?:{_DAY}|\d{{4}}-\d\d-\d\d[T ]\S+) \S+ kernel: "
+    r"(?:kern *:\w+ *: *)?(?:<\d+>)?(?:\[ *\+?\d{1,8}\.\d{6}\] "
+    r"|\[[^\W\d]{2,9} *\d{1,2} \d\d:\d\d\] "
+    rf"|\[[A-Z][a-z]{{2}} {_DAY} \d{{4}}\] |(?:{_DAY}|\d{{4}}-\d\d-\d\d[T ]\S+) \S+ kernel: "
     r"|\d{4}-\d\d-\d\dT[\d:]{8},\d{6}[+-]\d\d:?\d\d |(?:\S{1,80} )?kernel: )"
 )
 _BARE = (
@@ -189,7 +191,7 @@ _FAILURES = (
             r"(?:mlx5|bnxt|irdma|\befa(?:_\d+)?\b|hfi1|cxi_\w+)(?!.*ACCESS_REG.*status bad).*"
             r"(?:health compromised|device's health|fatal"
             r"|firmware.*(?:error|fail|timeout)|timeout|nsupported cable|[Hh]igh [Tt]emperature"
-            r"|syndrome|[Ff]ailed|errors? detected)"
+            r"|syndrome|[Ff]ailed|errors? detected|module event\[error\])"
         ),
     ),
     (

@@ -16,15 +16,19 @@ _ERRORS = re.compile(
 )
 _DCGM_GPU = re.compile(r"^\s*gpuId (?P<index>\d{1,4}):\s*$")
 _DCGM_LINKS = re.compile(r"^\s*[UDX_](?: [UDX_])+\s*$")
-_LINK = re.compile(r"^\s+Link \d{1,3}: (?:(?P<rate>\d{1,5}(?:\.\d{1,6})?) GB/s|<inactive>)")
+_LINK = re.compile(
+    r"^\s+Link (?P<link>\d{1,3}): (?:(?P<rate>\d{1,5}(?:\.\d{1,6})?) GB/s|<inactive>)"
+)
 
 
 class GpuLinks(NamedTuple):
-    """Numbers of active links and of all links of one GPU, and its name if it is printed."""
+    """Numbers of active links and of all links of one GPU, its name if it is printed, and which
+    links are not active."""
 
     active: int
     links: int
     name: str | None = None
+    down: tuple[int, ...] = ()
 
 
 class NvLinks(NamedTuple):
@@ -48,7 +52,9 @@ def parse_nvlink_status(text: str) -> NvLinks:
             continue
         if gpu is not None and _DCGM_LINKS.match(line):
             states = line.split()
-            found[gpu] = GpuLinks(states.count("U"), states.count("U") + states.count("D"))
+            down = tuple(link for link, state in enumerate(states) if state == "D")
+            up = states.count("U")
+            found[gpu] = GpuLinks(up, up + len(down), None, down)
             gpu = None
             continue
         if gpu is not None and "all links are inactive" in line.lower():
@@ -59,8 +65,10 @@ def parse_nvlink_status(text: str) -> NvLinks:
             # Skip errors of NVML about one GPU, and lines of other options given with -s.
             unread += match is not None
             continue
-        active, links, name = found[gpu]
-        found[gpu] = GpuLinks(active + (match["rate"] is not None), links + 1, name)
+        active, links, name, down = found[gpu]
+        is_up = match["rate"] is not None
+        down = down if is_up else (*down, int(match["link"]))
+        found[gpu] = GpuLinks(active + is_up, links + 1, name, down)
     # NVML then says no number of links; there is one at least.
     links = max(1, *(one.links for one in found.values())) if inactive else 0
     found |= {gpu: found[gpu]._replace(links=links) for gpu in inactive}

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse outputs that people paste in place of a tool's whole output: lines of lspci without their
-devices, and NVIDIA's sample p2pBandwidthLatencyTest."""
+"""Parse lines of lspci that people paste without their devices."""
 
 import re
 from collections import Counter
@@ -8,7 +7,6 @@ from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.lspci import link_of
 from nccltune.doctor.evidence.parsers.text import lines_of
-from nccltune.doctor.facts.gpu import PeerTest
 from nccltune.doctor.facts.pci import AcsLine, LinkLine
 
 _ACS = re.compile(r"^\s*ACSCtl:\s*(?P<flags>\S.{0,200})$")
@@ -16,9 +14,6 @@ _LINK = re.compile(r"^\s*Lnk(?P<what>Cap|Sta):\s*(?P<text>\S.{0,200})$")
 _SLOWER = re.compile(r"Speed [^,]*\(downgraded\)")
 _FEWER = re.compile(r"Width [^,]*\(downgraded\)")
 _DEVICE = re.compile(r"^[0-9a-f:]{0,9}[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] ", re.M)
-_MATRIX = re.compile(r"^Unidirectional P2P=(?P<p2p>Enabled|Disabled) Bandwidth")
-_OTHER = re.compile(r"^(?:Bidirectional|P2P=|P2P Connectivity|Unidirectional P2P=\w+ Latency)")
-_COLUMNS = re.compile(r"^\s*D\\D\s+(?P<columns>\d[\d\s]*)$")
 
 
 class PciLines(NamedTuple):
@@ -61,32 +56,3 @@ def link_line(link: str, most: str | None, times: int = 1, device: str = "") -> 
         slower=_SLOWER.search(link) is not None or (now or 0) < (can or 0),
         fewer_lanes=_FEWER.search(link) is not None or (lanes or 0) < (has or 0),
     )
-
-
-def parse_peer_test(text: str) -> list[PeerTest]:
-    """Return the unidirectional bandwidths of p2pBandwidthLatencyTest, without and with P2P."""
-    without: dict[tuple[int, int], float] = {}
-    with_p2p: dict[tuple[int, int], float] = {}
-    into: dict[tuple[int, int], float] | None = None
-    columns: list[int] = []
-    for _, line in lines_of(text):
-        if (match := _MATRIX.match(line)) is not None:
-            into = with_p2p if match["p2p"] == "Enabled" else without
-            columns = []
-        elif _OTHER.match(line):
-            into = None
-        elif into is not None and (match := _COLUMNS.match(line)) is not None:
-            columns = [int(word) for word in match["columns"].split()]
-        elif into is not None and columns:
-            words = line.split()
-            if len(words) != len(columns) + 1 or not words[0].isdigit():
-                into = None
-                continue
-            for column, word in zip(columns, words[1:], strict=True):
-                if re.fullmatch(r"\d{1,6}(?:\.\d{1,4})?", word) and int(words[0]) != column:
-                    into[int(words[0]), column] = float(word)
-    return [
-        PeerTest(a=a, b=b, without_gb_per_s=without[a, b], with_gb_per_s=rate)
-        for (a, b), rate in with_p2p.items()
-        if (a, b) in without
-    ]

@@ -7,7 +7,8 @@ from nccltune.doctor.evidence.parsers.text import Parsed, lines_of
 from nccltune.doctor.facts.network import RdmaTest
 
 _DEVICE = re.compile(r"(?:^|\s)Device\s*:\s*(?P<hca>[\w.-]{1,64})")
-_HEAD = re.compile(r"#bytes\s+#iterations\s+BW peak\[(?P<unit>Gb/sec|MB/sec|MiB/sec)\]")
+_MTU = re.compile(r"^\s*Mtu\s*: (?P<mtu>\d{3,5})\[B\]")
+_HEAD = re.compile(r"#bytes\s+#?iterations\s+BW peak\[(?P<unit>Gb/sec|MB/sec|MiB/sec)\]")
 _ROW = re.compile(
     r"^\s*(?P<bytes>\d{1,12})\s+\d{1,12}\s+\d{1,9}(?:\.\d{1,6})?\s+(?P<average>\d{1,9}(?:\.\d{1,6})?)"
 )
@@ -23,20 +24,22 @@ def parse_perftest(text: str) -> Parsed[RdmaTest]:
     tests after that line.
     """
     runs: list[RdmaTest] = []
-    hca, peer, unit, gpu = "", None, 0.0, False
+    hca, peer, unit, gpu, mtu = "", None, 0.0, False, None
     largest = -1
     for _, line in lines_of(text):
         if (match := _PEER.match(line)) is not None:
             peer = match["peer"]
         elif (match := _DEVICE.search(line)) is not None:
-            hca, largest, unit = match["hca"], -1, 0.0
+            hca, largest, unit, mtu = match["hca"], -1, 0.0, None
+        elif (match := _MTU.match(line)) is not None:
+            mtu = int(match["mtu"])
         elif "CUDA" in line or "GPU" in line:
             gpu = True
         elif (match := _HEAD.search(line)) is not None:
             unit = _GIGABITS[match["unit"]]
         elif unit and hca and (match := _ROW.match(line)) is not None:
             rate, size = float(match["average"]) * unit, int(match["bytes"])
-            run = RdmaTest(hca=hca, peer=peer, gbit_per_s=rate, bytes=size, gpu=gpu)
+            run = RdmaTest(hca=hca, peer=peer, gbit_per_s=rate, bytes=size, gpu=gpu, mtu=mtu)
             if largest < 0:
                 runs.append(run)
             elif size > largest:

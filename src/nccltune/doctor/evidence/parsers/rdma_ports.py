@@ -25,9 +25,10 @@ _NETDEV = re.compile(
 )
 _GONE = re.compile(r"^ibpanic: .*IB device '(?P<name>[\w.-]{1,64})' failed")
 _FIELD = re.compile(r"^\s+(?P<label>[A-Za-z_][A-Za-z_ ]*):\s(?P<value>.*)$")
-_MLXLINK = re.compile(r"\bmlxlink\b.*? -d +(?P<name>[\w.:/-]{1,64})|^Operational Info")
+_MLXLINK = re.compile(r"\bmlxlink\b.*? -d +(?P<name>[\w.:/-]{1,64})|^(?: *\")?Operational Info")
 _MLXLINK_FIELD = re.compile(
-    r"^(?P<label>State|Physical state|Speed|Width|Recommendation) *: (?P<value>.*)$"
+    r"^(?: *\")?(?P<label>State|Physical state|Speed|Width|Recommendation)\"? *: \"?"
+    r"(?P<value>.*?)\"?,?\s*$"
 )
 _LANES = {"SDR": 2.5, "DDR": 5, "QDR": 10, "FDR": 14, "EDR": 25, "HDR": 50, "NDR": 100, "XDR": 200}
 _STATES = {"INITIALIZING": "INIT", "INITIALIZE": "INIT"}
