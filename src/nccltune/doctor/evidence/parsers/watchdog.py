@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare the calls in which PyTorch's watchdog found the ranks of a process group, and name the
-ranks that it did not find."""
+ranks that it or Horovod's stall inspector did not find."""
 
 import re
 from collections import defaultdict
@@ -22,10 +22,13 @@ _GROUP = re.compile(
 _EQUAL = ("ALLREDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE", "BROADCAST", "REDUCE")
 # Calls of some ranks only.
 _PAIRS = re.compile(r"SEND|RECV|COALESCED|UNKNOWN")
-# Lines were left out, or a person says of ranks that they print the same.
+# Lines were left out or the last one is not whole, or a person says of ranks that they print the
+# same.
 _CUT = re.compile(
     r"(?im)^[^\w\n]{0,40}(?:\.{3,}|\u2026)[^\w\n]{0,40}$"
     r"|^(?=.{0,300}\branks?\b).{0,300}\b(?:same|similar|identical|likewise)\b"
+    r"|^(?!.{0,300}ProcessGroupNCCL).{0,200}\b(?:all|every|each|other|rest)\b.{0,40}\branks?\b"
+    r"|^(?:\[rank\d+\]:)?\[[EW](?![^\n]*[.)]\s*\Z)[^\n]*\s*\Z"
 )
 _MOST = 4
 _SHOWN = 8
@@ -42,6 +45,7 @@ def ranks_apart(text: str) -> tuple[FailureLine, ...]:
     if "WorkNCCL(" not in text:
         return ()
     lines = []
+    cut = _CUT.search(text) is not None
     for group, (start, ranks) in _groups(text).items():
         if any(len({one[2] for one in calls}) > 1 for calls in ranks.values()) or (
             not group and any(len(calls) > 1 for calls in ranks.values())
@@ -53,7 +57,8 @@ def ranks_apart(text: str) -> tuple[FailureLine, ...]:
         if any(_PAIRS.search(call) for _, call in calls):
             continue
         missing = max(ranks) + 1 - len(ranks)
-        said = "; ".join(
+        said = f"group {group}: " if group.isdigit() else ""
+        said += "; ".join(
             f"{call}: {_ranks(of, len(of))}" for (_, call), of in sorted(calls.items())[:_MOST]
         )
         kind = "watchdog"
@@ -63,11 +68,11 @@ def ranks_apart(text: str) -> tuple[FailureLine, ...]:
             alone = min(map(len, calls.values())) == 1
             if group or alone or 0 < len(numbers) < len(calls):
                 kind = "ranks_apart"
-        elif missing and len(ranks) > 1 and not _CUT.search(text):
+        elif len(ranks) < 2:
+            continue
+        elif missing and not cut:
             absent = (rank for rank in range(max(ranks)) if rank not in ranks)
             said += f"; no timeout of {_ranks(list(islice(absent, _SHOWN)), missing)}"
-        else:
-            continue
         lines.append(FailureLine(kind, said, text.count("\n", 0, start) + 1, 1))
     return tuple(lines)
 
@@ -98,3 +103,31 @@ def _groups(text: str) -> dict[str, tuple[int, _Ranks]]:
 def _ranks(ranks: list[int], count: int) -> str:
     more = f" and {count - _SHOWN} more" if count > _SHOWN else ""
     return f"rank{'s' if count > 1 else ''} {', '.join(map(str, ranks[:_SHOWN]))}{more}"
+
+
+_STALLED = re.compile(
+    r"(?P<tensor>[\w./-]{1,200}) \[missing ranks: ?(?P<ranks>\d[\d, ]{0,2000})\]"
+    r"|^.{0,40}?(?P<rank>\d{1,6}): \[(?P<first>[\w./-]{1,200}?)[,\]]",
+    re.M,
+)
+
+
+def stalled_ranks(text: str) -> tuple[FailureLine, ...]:
+    """Return one FailureLine for each set of ranks that Horovod waits for, with the first tensor
+    that they did not submit."""
+    if "missing ranks:" not in text and "Stalled ranks:" not in text:
+        return ()
+    listed = max(text.find("Stalled ranks:"), 0) if "Stalled ranks:" in text else len(text)
+    found: dict[tuple[int, ...], FailureLine] = {}
+    for match in _STALLED.finditer(text):
+        if match["rank"] and match.start() < listed:
+            continue
+        numbers = re.findall(r"\d+", match["ranks"] or match["rank"])
+        ranks = tuple(dict.fromkeys(int(one[:9]) for one in numbers))
+        if ranks in found:
+            found[ranks] = found[ranks]._replace(times=found[ranks].times + 1)
+        elif len(found) < _SHOWN:
+            said = f"{match['tensor'] or match['first']}: missing {_ranks(list(ranks), len(ranks))}"
+            line = text.count("\n", 0, match.start()) + 1
+            found[ranks] = FailureLine("stalled", said, line, 1)
+    return tuple(found.values())
