@@ -9,6 +9,7 @@ from typing import Any
 from nccltune.doctor.evidence.parsers.nccl_init import parse_init
 from nccltune.doctor.evidence.parsers.nccl_lines import NcclLines, parse_nccl_lines
 from nccltune.doctor.evidence.parsers.result_rows import has_rows
+from nccltune.doctor.evidence.parsers.settings_apart import settings_apart
 from nccltune.doctor.evidence.parsers.text import lines_of
 from nccltune.doctor.evidence.raw import NodeEvidence, Raw
 from nccltune.doctor.facts import Facts
@@ -28,6 +29,7 @@ from nccltune.doctor.facts.log import (
     LOG_NVLINK_DOMAINS,
     LOG_NVLS_CHANNELS,
     LOG_RANKS,
+    LOG_SETTINGS_APART,
     LOG_TUNER_RULES,
     LOG_TUNER_SCALES,
     LOG_UNFINISHED,
@@ -130,6 +132,9 @@ def _starts(evidence: NodeEvidence, facts: Facts) -> None:
         whole = raws[0]._replace(data=b"\n".join(raw.data for raw in raws))
     found = evidence.parse(whole, parse_init)
     place = raws[0].place()
+    apart = evidence.parse(whole, settings_apart)
+    if apart is not None:
+        facts.add(LOG_SETTINGS_APART, apart, place)
     if found.unfinished is not None:
         facts.add(LOG_UNFINISHED, found.unfinished, place)
     if found.times is not None:

@@ -114,6 +114,21 @@ LOG_UNFINISHED = records(
 )
 
 
+class LogSettingApart(FactRecord):
+    """One record of the fact `log.settings_apart`."""
+
+    name: Annotated[str | None, "NCCL_ALGO"] = None
+    said: Annotated[str | None, "its values, and the ranks and hosts of each"] = None
+
+
+LOG_SETTINGS_APART = records(
+    "log.settings_apart",
+    LogSettingApart,
+    meaning="settings that the ranks of one communicator have to share and do not",
+    read="'set by environment' and 'Init COMPLETE' in the NCCL log",
+)
+
+
 class LogInitTimes(FactRecord):
     """One record of the fact `log.init_times`."""
 

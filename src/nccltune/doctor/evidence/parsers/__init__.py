@@ -4,6 +4,7 @@
 completions.py    completions with an error, as libmlx5 prints them
 elf.py            symbol names of an ELF file
 ethtool.py        `ethtool -i` and `-S`
+failure_words.py  words of lines that state a failure
 failures.py       lines of a log that state a failure
 gids.py           `show_gids`
 gpu_query.py      `nvidia-smi -q`, XML and CSV queries
@@ -30,6 +31,7 @@ rdma_counters.py  `rdma statistic`, `perfquery`
 rdma_ports.py     `ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link`, `ibdev2netdev`
 result_rows.py    wrong elements and lone ranks in results of nccl-tests
 services.py       states of services
+settings_apart.py settings that ranks of one communicator have to share and do not
 symbols.py        plugins and the tuner interfaces they define
 text.py           helpers: bytes to text, words to numbers, bus ids
 topo_matrix.py    `nvidia-smi topo -m`
