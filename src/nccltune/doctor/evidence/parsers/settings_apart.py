@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find settings that ranks of one communicator have to share, and do not.
 
-Source: NCCL 2.18 to 2.30. A process that logs the lines around a setting and not the setting does not have it.
+A process that logs the lines around a setting and not the setting does not have it. Source: NCCL
+2.18 to 2.30.
 """
 
 import re
