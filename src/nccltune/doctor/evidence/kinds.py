@@ -199,7 +199,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     (
         "services",
         _mark(
-            rb"^Id=\S+\.service$|^[\w-]+ +(?:active|inactive|failed|not-found)$"
+            rb"^Id=\S+\.service$|^[a-z][a-z\d@.-]* +(?:active|inactive|failed|not-found)$"
             rb"|^[^\w\n]{0,5}[\w@.-]+\.service - |\bUnit \S+\.service (?:could not|not|is masked)"
         ),
     ),

@@ -126,6 +126,13 @@ LINES = [
     ("health", "NHC: Check check_nv_ vagrant   2020-09-24T18:00:01 virtual-gpu01"),
     ("health", "Found XID errors: 63"),
     ("health", "ErrorCode:DCGM_FR_IMEX_UNHEALTHY GPU:0 IMEX daemon status is -3"),
+    ("launcher", "It was launched using srun, but OMPI was not built with SLURM's PMI support and so"),
+    ("cuda_init", "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with"),
+    ("no_gpu", "RuntimeError: No HIP GPUs are available"),
+    ("died", "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory"),
+    ("late", "TimeoutError: RPC call to execute_model timed out."),
+    ("device", "ValueError: The number of required GPUs exceeds the total number of available GPUs"),
+    ("ofi_failed", "libfabric:1:17::cxi:core:cxip_nic_alloc():1<warn> Failed to allocate CXI service"),
     ("vgpu", "[HAMI-core ERROR (pid:7 thread=9 memory_limit.c:8)]: Illegal device id: 1"),
     ("no_gpu", "[HAMI-core ERROR (pid:7 thread=9 libvgpu.c:874)]: cuInit failed:100"),
     ("other_library", "/n/src/host/init/init.cu:nvshmemi_check_state_and_init:1080: nvshmem "

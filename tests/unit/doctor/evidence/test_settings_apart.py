@@ -26,6 +26,13 @@ def _rank(number: int, *settings: str, comm: str = "commId 0xabc", ranks: int = 
             _rank(0, "NCCL_NET=IB", "NCCL_SHM_DISABLE=1") + _rank(1, "NCCL_NET=Socket"),
             ["NCCL_NET IB: rank 0 (h0); Socket: rank 1 (h0)"],
         ),
+        (
+            info(0, "NCCL version 2.27.6+cuda12.9")
+            + info(1, "NCCL version 2.28.3+cuda12.9")
+            + _rank(0)
+            + _rank(1),
+            ["NCCL version 2.27.6+cuda12.9: rank 0 (h0); 2.28.3+cuda12.9: rank 1 (h0)"],
+        ),
         # An interface may differ, and a setting that is logged where it is needed be missing.
         (_rank(0, "NCCL_SOCKET_IFNAME=a", "NCCL_SHM_DISABLE=1") + _rank(2), []),
         # Another communicator is another run.

@@ -60,6 +60,7 @@ _BY_PROGRAM = re.compile(
     r"^\s*[\[<$>|]|\d\d:\d\d:\d\d|\bNVRM: |\w(?:Error|Exception)\b|\bERROR\b|\berror: |\bWARN"
     r"|\.(?:py|cc|cpp|cu|c|h):\d|\b(?:line|rank|pid|PID) \d|^\S+: |`|\bfailed: "
 )
+_PHRASES = tuple(word for word in _KIND if word.count(" ") > 3)
 # Words of NCCL's and its plugins' messages. Programs that contain NCCL's network code (UCCL), the
 # plugin's own tests and libfabric print them without NCCL WARN.
 _BARE = (
@@ -112,7 +113,7 @@ _MOST_PROSE = 1 << 16
 
 def _is_prose(line: str) -> bool:
     """Return whether a person tells of a failure: `The admin said he saw Xid 79 last week`."""
-    if _BY_PROGRAM.search(line):
+    if _BY_PROGRAM.search(line) or any(word in line for word in _PHRASES):
         return False
     return _TELLS.search(line) is not None or len(set(_OFTEN_TELLS.findall(line))) > 1
 

@@ -127,6 +127,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"requires at least libfabric|(?:[Nn]o |Couldn't find |Could not find ).*providers?)", "ofi"),
     ("", r"NET/OFI (?:\S+ initialization failed|Failed to initialize \w+ protocol)", "effect"),
     ("", r"::\w+:cq:.*<warn>.*\berr\b", "ofi_failed"),
+    ("", r":cxi:.*<warn>.*(?:[Ff]ail|[Ee]rror|[Uu]nable|[Cc]annot)", "ofi_failed"),
     ("", r"NET/OFI.*(?:completed with error|into address vector|fi_\w+.*(?:failed|RC:)|"
      r"[Cc]ould(?:n't| not) |Failed (?:to|call)|Unable to |Error |[Ee]rror posting|"
      r"(?:initialization|Initializing .*|connect|domain \S+) failed|Caught exception|"
@@ -147,9 +148,9 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"P2P is disabled between NVLINK", "nvlink_p2p"),
     ("", r"ncclIbRoceGetVersionNum", "gid_type"),
     ("", r"(?:in|im)compatible (?:devices|with the local)|link_layer", "nics_mixed"),
-    ("", r"NET/IB.*(?:async|event).*(?:work queue error|access violation)", "rdma_queue_event"),
+    ("", r"NET/g?IB.*(?:async|event).*(?:work queue error|access violation)", "rdma_queue_event"),
     ("", r"local catastrophic error", "nic_fatal"),
-    ("", r"NET/IB.*(?:Got async|async fatal|non-fatal async|GID table changed|unknown event)",
+    ("", r"NET/g?IB.*(?:Got async|async fatal|non-fatal async|GID table changed|unknown event)",
      "rdma_event"),
     ("", r"^MNNVL \(cliqueSize", "imex"),
     ("", r"NVLink SHARP \(NVLS\)", "nvls"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find settings that ranks of one communicator have to share, and do not.
+"""Find settings, or a version of NCCL, that ranks of one communicator have to share, and do not.
 
 A process that logs the lines around a setting and not the setting does not have it. Source: NCCL
 2.18 to 2.30.
@@ -18,6 +18,7 @@ _SHARED = re.compile(
 _ALWAYS = re.compile(r"NCCL_(?:ALGO|PROTO|(?:CUMEM|MNNVL|NVLS)_ENABLE|IB_DISABLE|NET)")
 """Settings that every process logs that has them. Others are logged where they are needed."""
 _SETTING = re.compile(r"(?P<name>NCCL_\w{1,60}) set by environment to (?P<value>\S{1,80}?)\.?\s*$")
+_VERSION = re.compile(r"NCCL INFO NCCL version (?P<value>\d[\w.+]{1,40})")
 _RANK = re.compile(
     r"\brank (?P<rank>\d{1,9}) nranks (?P<ranks>\d{1,9}) (?:.{0,160}?commId (?P<id>0x[0-9a-f]+))?"
     r".{0,160}- Init (?P<what>START|COMPLETE)"
@@ -63,7 +64,7 @@ def settings_apart(text: str) -> list[LogSettingApart] | None:
 
 def _read(text: str) -> _Log:
     log = _Log()
-    marks = ("Bootstrap", "Using network", " set by environment to ", "- Init ")
+    marks = ("Bootstrap", "NCCL version ", "Using network", " set by environment to ", "- Init ")
     for line in text.split("\n"):
         mark = next((one for one in marks if one in line), None)
         writer = find_log_line(line[:_LONGEST]) if mark is not None else None
@@ -73,6 +74,8 @@ def _read(text: str) -> _Log:
         log.seen[mark].add(process)
         if (match := _SETTING.search(line)) is not None and _SHARED.fullmatch(match["name"]):
             log.settings[match["name"]].setdefault(process, match["value"])
+        elif (match := _VERSION.search(line)) is not None:
+            log.settings["NCCL version"].setdefault(process, match["value"])
         elif (match := _RANK.search(line)) is not None:
             ranks = log.ranks[match["id"] or "", int(match["ranks"])]
             before = ranks.setdefault(int(match["rank"]), process)
