@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from typing import Any
 
+from nccltune.doctor.evidence.parsers.hang import told_hang
 from nccltune.doctor.evidence.parsers.nccl_init import parse_init
 from nccltune.doctor.evidence.parsers.nccl_lines import NcclLines, parse_nccl_lines
 from nccltune.doctor.evidence.parsers.result_rows import has_rows
@@ -20,6 +21,7 @@ from nccltune.doctor.facts.log import (
     LOG_FABRIC_NODES,
     LOG_GPU_NAMES,
     LOG_GRAPHS,
+    LOG_HANGS,
     LOG_INIT_TIMES,
     LOG_LINES,
     LOG_NET,
@@ -135,6 +137,7 @@ def _starts(evidence: NodeEvidence, facts: Facts) -> None:
     apart = evidence.parse(whole, settings_apart)
     if apart is not None:
         facts.add(LOG_SETTINGS_APART, apart, place)
+    facts.add(LOG_HANGS, evidence.parse(whole, told_hang), place)
     if found.unfinished is not None:
         facts.add(LOG_UNFINISHED, found.unfinished, place)
     if found.times is not None:

@@ -129,6 +129,22 @@ LOG_SETTINGS_APART = records(
 )
 
 
+class LogHang(FactRecord):
+    """One record of the fact `log.hangs`."""
+
+    text: Annotated[str | None, "words of a person"] = None
+    last: Annotated[str | None, "the last message of the log"] = None
+    stage: Annotated[str | None, "how far NCCL had come then"] = None
+
+
+LOG_HANGS = records(
+    "log.hangs",
+    LogHang,
+    meaning="words of a person that the job hangs, beside NCCL's log",
+    read="text around the NCCL log",
+)
+
+
 class LogInitTimes(FactRecord):
     """One record of the fact `log.init_times`."""
 

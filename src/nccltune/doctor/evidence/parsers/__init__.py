@@ -9,6 +9,7 @@ failures.py       lines of a log that state a failure
 gids.py           `show_gids`
 gpu_query.py      `nvidia-smi -q`, XML and CSV queries
 gpu_table.py      `nvidia-smi` and `nvidia-smi -L`
+hang.py           words that a job hangs, and how far NCCL's log came
 imex.py           `nvidia-imex-ctl`
 interfaces.py     `ip addr`, `ip link`
 job_settings.py   settings in job files
