@@ -6,7 +6,7 @@ import re
 from nccltune.doctor.facts.log import LogHang
 
 _HANGS = re.compile(
-    r"\b(?:hangs?|hanging|hung|stuck|freez(?:es?|ing)|frozen|dead ?locks?|never (?:starts|returns))\b"
+    r"\b(?:hangs?|hanging|hung|stuck|freez(?:es?|ing)|frozen|dead ?locks?|never returns)\b"
     r"|卡住|卡死|挂起|ハング|固ま|멈(?:춤|춥|췄|추)",
     re.IGNORECASE,
 )
