@@ -74,7 +74,9 @@ _TUNER_RULE = re.compile(
 def add_logs(evidence: NodeEvidence, facts: Facts) -> None:
     """Add `log.*`, `nccl.version`, `ras.checks` and `tests`."""
     logs = [(raw, evidence.parse(raw, parse_nccl_lines)) for raw in evidence.all("log")]
-    logs = [(raw, log) for raw, log in logs if log.warnings or log.messages or log.version]
+    logs = [
+        (raw, log) for raw, log in logs if log.warnings or log.messages or log.version or log.vias
+    ]
     if logs:
         _logs(facts, logs)
         _starts(evidence, facts)

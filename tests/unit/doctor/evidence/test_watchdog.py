@@ -95,6 +95,11 @@ _PG = "[PG ID 1 PG GUID {}(x) Rank {}] Timeout at NCCL work: {}, last enqueued N
             [],
         ),
         (_watchdog(0, "4 SEND") + _watchdog(1, "5 RECV"), []),
+        # The group of the second is not named: it may be another one.
+        (
+            _watchdog(0, "4 ALLREDUCE") + _PG.format(3, 0, 4) + 2 * _watchdog(1, "5 ALLREDUCE", 1),
+            ["SeqNum 4 ALLREDUCE of 8 elements: rank 0; SeqNum 5 ALLREDUCE of 1 elements: rank 1"],
+        ),
         # PyTorch before 2.1 prints no SeqNum.
         (
             (_watchdog(0, "4 REDUCE") + _watchdog(1, "4 ALLREDUCE")).replace("SeqNum=4, ", ""),

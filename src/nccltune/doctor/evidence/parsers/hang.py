@@ -16,14 +16,14 @@ _NOT = re.compile(
     re.IGNORECASE,
 )
 _BY_PROGRAM = re.compile(
-    r"NCCL (?:INFO|WARN)|^\s*[\[(<$#>|]|\d\d:\d\d:\d\d|\b(?:WARN|ERROR|INFO)\b|\w\(\)|^\S+: "
+    r"NCCL (?:INFO|WARN)|^\s*[\[(<$|]|\d\d:\d\d:\d\d|\b(?:WARN|ERROR|INFO)\b|\w\(\)|^\S+: "
 )
 _MESSAGE = re.compile(r"NCCL INFO (?P<text>.{1,200})")
 # How far a rank is that logged such a message last. The first match decides.
 _STAGES = (
     (r"Init COMPLETE|Launch mode|opCount|Init timings|AllReduce:|Broadcast:", "after its start"),
-    (r" via P2P| via direct", "while GPUs of a node are joined (P2P)"),
-    (r" via SHM", "while ranks of a node are joined (shared memory)"),
+    (r" via P2P| via direct pointer", "while GPUs of a node are joined (P2P)"),
+    (r" via SHM| via direct shared", "while ranks of a node are joined (shared memory)"),
     (r" via NET|Connected all|NET/", "while nodes are joined (network)"),
     (r"Bootstrap|Using network|cudaDriverVersion|set by environment", "before the ranks met"),
 )
@@ -37,7 +37,8 @@ def told_hang(text: str) -> list[LogHang]:
     if not messages:
         return []
     for line in text[:_MOST].split("\n"):
-        words = line[:_LONGEST]
+        # Without the signs of a quotation, a title or a list.
+        words = line[:_LONGEST].lstrip(">#*- \t")
         if _HANGS.search(words) and not _NOT.search(words) and not _BY_PROGRAM.search(words):
             last = messages[-1]["text"].strip()
             stages = (stage for mark, stage in _STAGES if re.search(mark, last))

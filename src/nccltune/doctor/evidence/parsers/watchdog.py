@@ -86,9 +86,13 @@ def _groups(text: str) -> dict[str, tuple[int, _Ranks]]:
     named: dict[tuple[str, str], set[str]] = defaultdict(set)
     for match in _GROUP.finditer(text):
         named[match["rank"], match["number"]].add(match["group"])
+    if len(set[str]().union(*named.values())) == 1:
+        # A line of which the group was left out may be of another group.
+        matches = _CALL.finditer(text)
+        named = {} if any(not named[one["rank"], one["number"]] for one in matches) else named
     found: dict[str, tuple[int, _Ranks]] = {}
     for match in _CALL.finditer(text):
-        groups = named[match["rank"], match["number"]] if named else {""}
+        groups = named.get((match["rank"], match["number"]), set()) if named else {""}
         if len(groups) != 1:
             continue
         (group,) = groups
