@@ -10,7 +10,6 @@ from nccltune.doctor.evidence.parsers.hang import told_hang
 from nccltune.doctor.evidence.parsers.nccl_init import parse_init
 from nccltune.doctor.evidence.parsers.nccl_lines import NcclLines, parse_nccl_lines
 from nccltune.doctor.evidence.parsers.result_rows import has_rows
-from nccltune.doctor.evidence.parsers.settings_apart import settings_apart
 from nccltune.doctor.evidence.parsers.text import lines_of
 from nccltune.doctor.evidence.raw import NodeEvidence, Raw
 from nccltune.doctor.facts import Facts
@@ -36,12 +35,14 @@ from nccltune.doctor.facts.log import (
     LOG_TUNER_SCALES,
     LOG_UNFINISHED,
     LOG_VIAS,
+    LogSettingApart,
     LogTransport,
     LogTunerRule,
 )
 from nccltune.doctor.facts.results import RAS_CHECKS, TESTS, NcclTest, RasCheck
 from nccltune.doctor.facts.settings import NCCL_VERSION
 from nccltune.formats.nccl_log.diagnostics import read_diagnostics
+from nccltune.formats.nccl_log.shared_settings import settings_apart
 from nccltune.formats.nccl_tests.json_results import read_json
 from nccltune.formats.nccl_tests.text import read_text
 from nccltune.formats.reading.context import Context, ReadOptions
@@ -138,7 +139,11 @@ def _starts(evidence: NodeEvidence, facts: Facts) -> None:
     place = raws[0].place()
     apart = evidence.parse(whole, settings_apart)
     if apart is not None:
-        facts.add(LOG_SETTINGS_APART, apart, place)
+        facts.add(
+            LOG_SETTINGS_APART,
+            [LogSettingApart(name=one.name, said=one.said) for one in apart],
+            place,
+        )
     facts.add(LOG_HANGS, evidence.parse(whole, told_hang), place)
     if found.unfinished is not None:
         facts.add(LOG_UNFINISHED, found.unfinished, place)

@@ -32,7 +32,6 @@ rdma_counters.py  `rdma statistic`, `perfquery`
 rdma_ports.py     `ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link`, `ibdev2netdev`
 result_rows.py    wrong elements and lone ranks in results of nccl-tests
 services.py       states of services
-settings_apart.py settings that ranks of one communicator have to share and do not
 symbols.py        plugins and the tuner interfaces they define
 text.py           helpers: bytes to text, words to numbers, bus ids
 topo_matrix.py    `nvidia-smi topo -m`

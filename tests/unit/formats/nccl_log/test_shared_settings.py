@@ -3,7 +3,7 @@
 
 import pytest
 
-from nccltune.doctor.evidence.parsers.settings_apart import settings_apart
+from nccltune.formats.nccl_log.shared_settings import settings_apart
 from tests.unit.doctor.evidence.test_nccl_init import info, init
 
 START, NETWORK = "Bootstrap : Using eth0:10.0.0.1<0>", "Using network IB"
