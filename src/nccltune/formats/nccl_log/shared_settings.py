@@ -10,6 +10,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from nccltune.formats.nccl_log.lines import find_log_line
+from nccltune.formats.nccl_log.messages import COUNTED
 
 Process = tuple[str, str]
 """Host and number of a process."""
@@ -27,6 +28,8 @@ _RANK = re.compile(
     r".{0,160}- Init (?P<what>START|COMPLETE)"
 )
 _MARKS = ("Bootstrap", f"{VERSION} ", "Using network", " set by environment to ", "- Init ")
+# Lines of points alone: a person left lines of the log out.
+_LEFT_OUT = re.compile(r"^[^\w\n.\u3002]{0,8}(?:\.{1,9}|\u2026|\u3002{2,9})[^\w\n]{0,8}$", re.M)
 _LONGEST = 1000
 _SHOWN = 8
 
@@ -39,13 +42,15 @@ class SettingApart(NamedTuple):
 
 
 class SharedSettings:
-    """Settings by process of a log. Call `observe` for each message."""
+    """Settings by process of a log, of which lines were left out if `is_cut`. Call `observe` for
+    each message."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_cut: bool = False) -> None:
         self._settings: dict[str, dict[Process, str]] = defaultdict(dict)
         self._seen: dict[str, set[Process]] = defaultdict(set)
         # The process of each rank, by the id of the communicator ("" before NCCL 2.19) and size.
         self._ranks: dict[tuple[str, int], dict[int, Process]] = defaultdict(dict)
+        self._is_cut = is_cut
 
     def observe(self, process: Process, message: str) -> None:
         """Process a message, the text after `NCCL INFO`."""
@@ -53,6 +58,8 @@ class SharedSettings:
         if mark is None:
             return
         message = message[:_LONGEST]
+        # Ray leaves out equal lines of other processes.
+        self._is_cut = self._is_cut or COUNTED in message
         self._seen[mark].add(process)
         if (match := _SETTING.search(message)) is not None:
             if _SHARED.fullmatch(match["name"]):
@@ -70,6 +77,8 @@ class SharedSettings:
 
     def lacking(self) -> dict[Process, set[str]]:
         """Return the settings that a process does not have, and others of its communicator do."""
+        if self._is_cut:
+            return {}
         whole = self._seen["Bootstrap"] & self._seen["Using network"] & self._seen["COMPLETE"]
         found: dict[Process, set[str]] = defaultdict(set)
         for ranks in self._communicators():
@@ -110,7 +119,7 @@ class SharedSettings:
 
 def settings_apart(text: str) -> list[SettingApart] | None:
     """Return what `SharedSettings.apart` finds in a log."""
-    shared = SharedSettings()
+    shared = SharedSettings(is_cut=_LEFT_OUT.search(text) is not None)
     for line in text.split("\n"):
         if any(mark in line for mark in _MARKS):
             writer = find_log_line(line[:_LONGEST])

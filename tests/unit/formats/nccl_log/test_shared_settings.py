@@ -35,6 +35,14 @@ def _rank(number: int, *settings: str, comm: str = "commId 0xabc", ranks: int = 
         ),
         # An interface may differ, and a setting that is logged where it is needed be missing.
         (_rank(0, "NCCL_SOCKET_IFNAME=a", "NCCL_SHM_DISABLE=1") + _rank(2), []),
+        # Ray leaves out equal lines.
+        (
+            _rank(0, "NCCL_ALGO=Ring").replace("Ring.", "Ring [repeated 2x across cluster]")
+            + _rank(1),
+            [],
+        ),
+        (_rank(0, "NCCL_ALGO=Ring") + ".\n.\n" + _rank(1), []),
+        (_rank(0, "NCCL_ALGO=Ring") + "。。。\n" + _rank(1), []),
         # Another communicator is another run.
         (_rank(0, "NCCL_ALGO=Ring") + _rank(1, "NCCL_ALGO=Tree", comm="commId 0xd"), None),
         (_rank(0, "NCCL_ALGO=Ring"), None),
