@@ -35,6 +35,8 @@ def test_a_hang_that_a_person_tells_of(words: str, log: str, stage: str) -> None
         f"The hang is gone with 570\n{P2P}",
         f"n1:1:2 [0] init.cc:9 NCCL WARN Missing iommu=pt which can lead to system hang!\n{P2P}",
         f"[10:00:01] watchdog: got stuck\n{P2P}",
+        f'  File "<frozen runpy>", line 88\n{P2P}',
+        f"We train with a frozen encoder\n{P2P}",
         f"Bandwidth is low.\n{P2P}",
     ],
 )

@@ -6,7 +6,8 @@ import re
 from nccltune.doctor.facts.log import LogHang
 
 _HANGS = re.compile(
-    r"\b(?:hangs?|hanging|hung|stuck|freez(?:es?|ing)|frozen|dead ?locks?|never returns)\b"
+    r"\b(?:hangs?|hanging|hung|stuck|dead ?locks?|never returns"
+    r"|(?:freezes|frozen) (?:at|after|during|here|in|on|when))\b"
     r"|卡住|卡死|挂起|ハング|固ま|멈(?:춤|춥|췄|추)",
     re.IGNORECASE,
 )
