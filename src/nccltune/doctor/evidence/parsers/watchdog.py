@@ -22,15 +22,17 @@ _GROUP = re.compile(
 _EQUAL = ("ALLREDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE", "BROADCAST", "REDUCE")
 # Calls of some ranks only.
 _PAIRS = re.compile(r"SEND|RECV|COALESCED|UNKNOWN")
-# Lines were left out or the last one is not whole, or a person says of ranks that they print the
-# same.
+# Lines were left out, or a person says of ranks that they print the same.
 _CUT = re.compile(
-    r"(?im)^[^\w\n]{0,40}(?:\.{3,}|\u2026)[^\w\n]{0,40}$"
-    r"|^(?=.{0,300}\branks?\b).{0,300}\b(?:same|similar|identical|likewise)\b"
-    r"|^(?!.{0,300}ProcessGroupNCCL).{0,200}\b(?:all|every|each|other|rest)\b.{0,40}\branks?\b"
-    r"|^(?:\[rank\d+\]:)?\[[EW](?![^\n]*[.)]\s*\Z)[^\n]*\s*\Z"
+    r"[^\w\n]{0,40}(?:\.{3,}|\u2026)[^\w\n]{0,40}$"
+    r"|(?=.{0,300}\branks?\b).{0,300}\b(?:same|similar|identical|likewise)\b"
+    r"|(?!.{0,300}ProcessGroupNCCL).{0,200}\b(?:all|every|each|other|rest)\b.{0,40}\branks?\b",
+    re.IGNORECASE,
 )
+# The last line of a text that is not whole.
+_BROKEN = re.compile(r"(?:\[rank\d+\]:)?\[[EW](?!.*[.)]\s*\Z)")
 _MOST = 4
+_LONGEST = 700
 _SHOWN = 8
 
 
@@ -45,7 +47,6 @@ def ranks_apart(text: str) -> tuple[FailureLine, ...]:
     if "WorkNCCL(" not in text:
         return ()
     lines = []
-    cut = _CUT.search(text) is not None
     for group, (start, ranks) in _groups(text).items():
         if any(len({one[2] for one in calls}) > 1 for calls in ranks.values()) or (
             not group and any(len(calls) > 1 for calls in ranks.values())
@@ -70,11 +71,18 @@ def ranks_apart(text: str) -> tuple[FailureLine, ...]:
                 kind = "ranks_apart"
         elif len(ranks) < 2:
             continue
-        elif missing and not cut:
+        elif missing and not _is_cut(text):
             absent = (rank for rank in range(max(ranks)) if rank not in ranks)
             said += f"; no timeout of {_ranks(list(islice(absent, _SHOWN)), missing)}"
         lines.append(FailureLine(kind, said, text.count("\n", 0, start) + 1, 1))
     return tuple(lines)
+
+
+def _is_cut(text: str) -> bool:
+    lines = text.rstrip().split("\n")
+    if _BROKEN.match(lines[-1]) is not None:
+        return True
+    return any("NCCL INFO" not in line and _CUT.match(line[:_LONGEST]) for line in lines)
 
 
 _Ranks = dict[int, set[tuple[int, str, str]]]
@@ -110,28 +118,29 @@ def _ranks(ranks: list[int], count: int) -> str:
 
 
 _STALLED = re.compile(
-    r"(?P<tensor>[\w./-]{1,200}) \[missing ranks: ?(?P<ranks>\d[\d, ]{0,2000})\]"
-    r"|^.{0,40}?(?P<rank>\d{1,6}): \[(?P<first>[\w./-]{1,200}?)[,\]]",
-    re.M,
+    r"(?:\A|[\s:])(?P<tensor>[\w./-]{1,200}) \[missing ranks: ?(?P<ranks>\d[\d, ]{0,2000})\]"
 )
+_LISTED = re.compile(r"(?:\A|.{0,40}[\s:])(?P<ranks>\d{1,6}): \[(?P<tensor>[\w./-]{1,200})[ ,\]]")
 
 
 def stalled_ranks(text: str) -> tuple[FailureLine, ...]:
     """Return one FailureLine for each set of ranks that Horovod waits for, with the first tensor
     that they did not submit."""
-    if "missing ranks:" not in text and "Stalled ranks:" not in text:
+    start = text.find("Stalled ranks:")
+    if start < 0 and "missing ranks:" not in text:
         return ()
-    listed = max(text.find("Stalled ranks:"), 0) if "Stalled ranks:" in text else len(text)
+    listed = text.count("\n", 0, start) if start >= 0 else None
     found: dict[tuple[int, ...], FailureLine] = {}
-    for match in _STALLED.finditer(text):
-        if match["rank"] and match.start() < listed:
+    for number, line in enumerate(text.split("\n")):
+        match = _STALLED.search(line) if "missing ranks:" in line else None
+        if match is None and listed is not None and number > listed and ": [" in line:
+            match = _LISTED.match(line)
+        if match is None:
             continue
-        numbers = re.findall(r"\d+", match["ranks"] or match["rank"])
-        ranks = tuple(dict.fromkeys(int(one[:9]) for one in numbers))
+        ranks = tuple(dict.fromkeys(int(one[:9]) for one in re.findall(r"\d+", match["ranks"])))
         if ranks in found:
             found[ranks] = found[ranks]._replace(times=found[ranks].times + 1)
         elif len(found) < _SHOWN:
-            said = f"{match['tensor'] or match['first']}: missing {_ranks(list(ranks), len(ranks))}"
-            line = text.count("\n", 0, match.start()) + 1
-            found[ranks] = FailureLine("stalled", said, line, 1)
+            said = f"{match['tensor']}: missing {_ranks(list(ranks), len(ranks))}"
+            found[ranks] = FailureLine("stalled", said, number + 1, 1)
     return tuple(found.values())
