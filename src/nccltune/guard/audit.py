@@ -61,8 +61,8 @@ class AuditedProcess(msgspec.Struct, frozen=True, kw_only=True):
     `is_here` is whether it was read, `has_environment` whether its environment could be, and
     `is_logged` whether a log has it. `own_pid` is its number in its own container, as NCCL logs it.
     `libraries` is what it has mapped. `has_no_rules`: its communicators are in the log, and our
-    tuner plugin is not. `notes` are sentences on what could not be read, and on what to look at
-    next.
+    tuner plugin is not. `lacks` are settings that others log, and its whole log does not. `notes`
+    are sentences on what could not be read, and on what to look at next.
     """
 
     host: str
@@ -78,6 +78,7 @@ class AuditedProcess(msgspec.Struct, frozen=True, kw_only=True):
     version: str | None
     libraries: list[MappedLibrary] = []
     settings: list[AuditedSetting]
+    lacks: list[str] = []
     configuration: LoadedConfiguration | None = None
     notes: list[str] = []
 
@@ -132,6 +133,7 @@ def audit_process(
         version=version,
         libraries=libraries,
         settings=[audited(one, version) for one in found],
+        lacks=sorted(logged.lacks) if logged else [],
         configuration=_configuration(folder, found, environment, started, logged, log),
     )
     notes = _notes(process, confs, started)
@@ -190,6 +192,7 @@ def logged_process(logged: LoggedProcess, log: JobLog) -> AuditedProcess:
         has_no_rules=logged.has_no_rules,
         version=log.version,
         settings=[audited(one, log.version) for one in found],
+        lacks=sorted(logged.lacks),
         configuration=logged_configuration(logged, log.run),
     )
 

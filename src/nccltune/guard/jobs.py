@@ -17,6 +17,7 @@ from nccltune.formats.nccl_log.messages import (
     read_repeated_message,
 )
 from nccltune.formats.nccl_log.run_settings import NcclLog
+from nccltune.formats.nccl_log.shared_settings import SharedSettings
 from nccltune.formats.text.lines import line_blocks
 from nccltune.formats.text.prefixes import strip_prefix
 from nccltune.model.errors import InputError
@@ -32,6 +33,8 @@ class LoggedProcess(msgspec.Struct):
     communicator: dict[str, str] = {}
     loaded: list[LoadedRules] = []
     scales: list[Scale] = []
+    lacks: set[str] = set()
+    """Settings that other ranks of a communicator log, and this process evidently does not have."""
 
     @property
     def has_no_rules(self) -> bool:
@@ -51,12 +54,15 @@ class JobLog(msgspec.Struct):
 def read_job_log(paths: Iterable[Path]) -> JobLog:
     """Read the logs of one job (NCCL_DEBUG=INFO). Raises InputError: none, or not readable."""
     named = list(paths)
+    shared = SharedSettings()
     log = JobLog(", ".join(map(str, named)), None, NcclLog(), {})
     for path in named:
         try:
             with path.open("rb") as file:
                 for _, _, match in log_lines(file):
-                    message = read_repeated_message(match.string[match.end() :])
+                    text = match.string[match.end() :]
+                    shared.observe((match["host"], match["pid"]), text)
+                    message = read_repeated_message(text)
                     log.run.take(message)
                     key = (match["host"], int(match["pid"]))
                     process = log.processes.get(key)
@@ -71,6 +77,8 @@ def read_job_log(paths: Iterable[Path]) -> JobLog:
             where=log.path,
             hint="start the job with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING",
         )
+    for (host, pid), names in shared.lacking().items():
+        log.processes[host, int(pid)].lacks = names
     log.version = log.run.version or _printed_version(named)
     return log
 

@@ -236,8 +236,8 @@ def _value(name: str) -> Callable[[AuditedProcess], str | None]:
         for one in process.settings:
             if one.name == name:
                 return one.value
-        # NCCL logs a setting when it needs it. That a log has no line of it means nothing.
-        return "not set" if process.has_environment else None
+        # NCCL logs a setting when it needs it. That a log has no line of it alone means nothing.
+        return "not set" if process.has_environment or name in process.lacks else None
 
     return read
 

@@ -49,8 +49,9 @@ def facts_of(node: str, values: dict[str, Any]) -> Facts:
 _ON_LINES = re.compile(r"\[f for f in (failures|kernel\.failures) if f\.kind == '(\w+)'\]")
 
 
-def _lines_of_other_kinds() -> Iterator[tuple[str, Case]]:
-    """Yield each rule on lines of one kind, with lines of all other kinds: it finds nothing."""
+def _lines_of_a_kind() -> Iterator[tuple[str, Case]]:
+    """Yield each rule on lines of one kind: with such a line it finds that, and with lines of all
+    other kinds nothing."""
     found = [(rule.id, _ON_LINES.fullmatch(rule.text.finding or "")) for rule in rule_base().rules]
     on_lines = [(rule, match[1], match[2]) for rule, match in found if match is not None]
     for rule, fact, kind in on_lines:
@@ -60,6 +61,9 @@ def _lines_of_other_kinds() -> Iterator[tuple[str, Case]]:
             if of == fact and other != kind
         ]
         yield rule, Case(verdict=RuleVerdict.OK, facts={fact: others})
+        own = {"kind": kind, "text": f"a line of {kind}", "count": 2}
+        facts = {fact: [*others, own]}
+        yield rule, Case(verdict=RuleVerdict.FINDING, says=f"a line of {kind}", facts=facts)
 
 
 @cache
@@ -70,6 +74,6 @@ def cases() -> dict[str, list[Case]]:
         for rule, tables in tomllib.loads(path.read_text(encoding="utf-8")).items():
             assert rule not in found, f"{path.name}: {rule} has cases in another file"
             found[rule] = msgspec.convert(tables, list[Case])
-    for rule, case in _lines_of_other_kinds():
+    for rule, case in _lines_of_a_kind():
         found.setdefault(rule, []).append(case)
     return found

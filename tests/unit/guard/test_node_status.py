@@ -497,3 +497,16 @@ def test_a_log_of_other_nodes_is_judged_alone(tree: ProcessTree) -> None:
     # A process that is asked for is shown, and a log of this node is beside what runs here.
     assert len(processes(status(tree, 100, log=log))) == 2
     assert len(processes(status(tree, log=LOG.format(pid=7)))) == 2
+
+
+def test_a_setting_that_did_not_reach_a_node_differs(tree: ProcessTree) -> None:
+    """A rank that logs the lines around a setting, and not the setting, does not have it."""
+    words = ["Bootstrap : Using eth0", "NCCL_ALGO set by environment to Ring.", "Using network IB"]
+    end = "comm 0x{0} rank {0} nranks 2 cudaDev 0 busId 1000 commId 0xab - Init COMPLETE"
+    logs = ["".join(f"n{0}:7:9 [0] NCCL INFO {one}\n" for one in (*words, end.format(0)))]
+    for left_out, said in ((1, ["NCCL_ALGO differs: Ring (n0:7), not set (n1:8)"]), (2, [])):
+        others = [one for one in (*words, end.format(1)) if one != words[left_out]]
+        other = "".join(f"n1:8:9 [0] NCCL INFO {one}\n" for one in others)
+        other = other if left_out == 1 else other.replace(f"n1:8:9 [0] NCCL INFO {words[1]}\n", "")
+        found = status(tree, log=logs[0] + other)
+        assert [one.text for one in found.conflicts] == said

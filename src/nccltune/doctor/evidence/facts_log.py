@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from typing import Any
 
+from nccltune.doctor.evidence.parsers.hang import told_hang
 from nccltune.doctor.evidence.parsers.nccl_init import parse_init
 from nccltune.doctor.evidence.parsers.nccl_lines import NcclLines, parse_nccl_lines
 from nccltune.doctor.evidence.parsers.result_rows import has_rows
@@ -19,6 +20,7 @@ from nccltune.doctor.facts.log import (
     LOG_FABRIC_NODES,
     LOG_GPU_NAMES,
     LOG_GRAPHS,
+    LOG_HANGS,
     LOG_INIT_TIMES,
     LOG_LINES,
     LOG_NET,
@@ -28,16 +30,19 @@ from nccltune.doctor.facts.log import (
     LOG_NVLINK_DOMAINS,
     LOG_NVLS_CHANNELS,
     LOG_RANKS,
+    LOG_SETTINGS_APART,
     LOG_TUNER_RULES,
     LOG_TUNER_SCALES,
     LOG_UNFINISHED,
     LOG_VIAS,
+    LogSettingApart,
     LogTransport,
     LogTunerRule,
 )
 from nccltune.doctor.facts.results import RAS_CHECKS, TESTS, NcclTest, RasCheck
 from nccltune.doctor.facts.settings import NCCL_VERSION
 from nccltune.formats.nccl_log.diagnostics import read_diagnostics
+from nccltune.formats.nccl_log.shared_settings import settings_apart
 from nccltune.formats.nccl_tests.json_results import read_json
 from nccltune.formats.nccl_tests.text import read_text
 from nccltune.formats.reading.context import Context, ReadOptions
@@ -70,7 +75,9 @@ _TUNER_RULE = re.compile(
 def add_logs(evidence: NodeEvidence, facts: Facts) -> None:
     """Add `log.*`, `nccl.version`, `ras.checks` and `tests`."""
     logs = [(raw, evidence.parse(raw, parse_nccl_lines)) for raw in evidence.all("log")]
-    logs = [(raw, log) for raw, log in logs if log.warnings or log.messages or log.version]
+    logs = [
+        (raw, log) for raw, log in logs if log.warnings or log.messages or log.version or log.vias
+    ]
     if logs:
         _logs(facts, logs)
         _starts(evidence, facts)
@@ -130,6 +137,14 @@ def _starts(evidence: NodeEvidence, facts: Facts) -> None:
         whole = raws[0]._replace(data=b"\n".join(raw.data for raw in raws))
     found = evidence.parse(whole, parse_init)
     place = raws[0].place()
+    apart = evidence.parse(whole, settings_apart)
+    if apart is not None:
+        facts.add(
+            LOG_SETTINGS_APART,
+            [LogSettingApart(name=one.name, said=one.said) for one in apart],
+            place,
+        )
+    facts.add(LOG_HANGS, evidence.parse(whole, told_hang), place)
     if found.unfinished is not None:
         facts.add(LOG_UNFINISHED, found.unfinished, place)
     if found.times is not None:

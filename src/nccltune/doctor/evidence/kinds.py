@@ -217,7 +217,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     (
         "services",
         _mark(
-            rb"^Id=\S+\.service$|^[\w-]+ +(?:active|inactive|failed|not-found)$"
+            rb"^Id=\S+\.service$|^[a-z][a-z\d@.-]* +(?:active|inactive|failed|not-found)$"
             rb"|^[^\w\n]{0,5}[\w@.-]+\.service - |\bUnit \S+\.service (?:could not|not|is masked)"
         ),
     ),
@@ -376,8 +376,8 @@ def kinds_of(name: str, data: bytes, *, collected: bool = False) -> FileItems:
             return FileItems((by_content, "counters"), sure=True)
         # A kernel's log whose lines have no mark of the kernel says nothing of a program.
         is_quiet = by_content in _WITHOUT_ERRORS or (is_named and not sections)
-        # A launcher's command with what it printed is no script.
-        is_quiet = is_quiet or (by_content == "job" and _SCRIPT.search(head) is not None)
+        # A launcher's command with what it printed is no script, and a post has words beside one.
+        is_quiet = is_quiet or (by_content == "job" and not _fails_beside_script(data))
         items = (by_content,) if is_quiet or not _states_failure(data) else (by_content, OUTPUT)
         return FileItems(items, sure=True)
     if states_failure(data):
@@ -409,6 +409,17 @@ def _states_failure(data: bytes) -> bool:
     return states_failure(data) and states_failure(
         without_kernel_lines(data.decode(errors="replace")).encode()
     )
+
+
+def _fails_beside_script(data: bytes) -> bool:
+    """Return whether a text with a script states a failure before it, or after the fence that ends
+    it; True for a text without a script."""
+    script = _SCRIPT.search(data)
+    if script is None:
+        return True
+    fence = data.find(b"\n```", script.end())
+    after = data[fence:] if fence >= 0 else b""
+    return _states_failure(data[: script.start()] + b"\n" + after)
 
 
 def _several(

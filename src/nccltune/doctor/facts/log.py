@@ -114,6 +114,37 @@ LOG_UNFINISHED = records(
 )
 
 
+class LogSettingApart(FactRecord):
+    """One record of the fact `log.settings_apart`."""
+
+    name: Annotated[str | None, "NCCL_ALGO"] = None
+    said: Annotated[str | None, "its values, and the ranks and hosts of each"] = None
+
+
+LOG_SETTINGS_APART = records(
+    "log.settings_apart",
+    LogSettingApart,
+    meaning="settings that the ranks of one communicator have to share and do not",
+    read="'set by environment' and 'Init COMPLETE' in the NCCL log",
+)
+
+
+class LogHang(FactRecord):
+    """One record of the fact `log.hangs`."""
+
+    text: Annotated[str | None, "words of a person"] = None
+    last: Annotated[str | None, "the last message of the log"] = None
+    stage: Annotated[str | None, "how far NCCL had come then"] = None
+
+
+LOG_HANGS = records(
+    "log.hangs",
+    LogHang,
+    meaning="words of a person that the job hangs, beside NCCL's log",
+    read="text around the NCCL log",
+)
+
+
 class LogInitTimes(FactRecord):
     """One record of the fact `log.init_times`."""
 

@@ -30,9 +30,9 @@ from nccltune.formats.nccl_tests.process_logs import read_process_logs
 from nccltune.formats.nccl_tests.rccl_results import read_rccl_results
 from nccltune.formats.nccl_tests.text import read_text
 from nccltune.formats.reading.collective_names import collective_of_title
-from nccltune.formats.reading.command_lines import version_of_text
 from nccltune.formats.reading.context import Context, Copies, Progress, Reader, ReadOptions
 from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind
+from nccltune.formats.reading.named_version import version_of_text
 from nccltune.formats.reading.runs import RunSamples
 from nccltune.formats.reading.table_header import measure_of
 from nccltune.formats.text.lines import CHUNK_BYTES, encoding_of

@@ -10,6 +10,7 @@ messages.py      parse one message
 graph.py         messages of the topology and graphs
 transports.py    messages of transports, NICs, NVLink SHARP, bootstrap
 run_settings.py  view: version, scale, settings and choices of a process
+shared_settings.py  view: settings that ranks have to share, and do not
 run.py           view: hardware, graphs and connections of a run
 calls.py         the calls of a job, one line for each call and rank
 alarms.py        view: signs of a broken platform

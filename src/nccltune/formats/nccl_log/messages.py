@@ -230,12 +230,21 @@ _BY_FIRST: dict[str, tuple[_Reader, ...]] = {
 """Parsers by the first character of a message that is not a blank. Most messages match none."""
 
 
+COUNTED = "[repeated "
+_COUNT = re.compile(r"(?:\x1b\[[\d;]{0,9}m|\s)*\[repeated \d{1,6}x across cluster\].*", re.DOTALL)
+
+
+def without_count(message: str) -> str:
+    """Return a message without the count that Ray adds to equal lines of processes."""
+    return _COUNT.sub("", message) if COUNTED in message else message
+
+
 def read_message(message: str) -> Message | None:
     """Parse a message, the text after `NCCL INFO`.
 
     Return None for a message that nccltune does not use.
     """
-    message = message[:LONGEST]
+    message = without_count(message[:LONGEST])
     try:
         if "Bytes ->" in message:
             return _read_choice(message)

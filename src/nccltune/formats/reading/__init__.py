@@ -9,6 +9,7 @@ collective_names.py  the collective in the name of a file or a program
 choice_evidence.py   the choice of a table: NCCL's log, command line, user option, file name
 command_lines.py     settings and options in command lines
 command_scale.py     the ranks and nodes that a command line starts
+named_version.py     the version of NCCL that prose names
 file_names.py        the choice in a file name
 table_header.py      the columns of a table by the names that people give them
 titles.py             the titles of tables in the text around them

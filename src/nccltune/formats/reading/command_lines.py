@@ -16,6 +16,7 @@ from typing import NamedTuple
 from nccltune.formats.reading.collective_names import collective_of_program, collective_of_title
 from nccltune.formats.reading.command_scale import LAUNCHER, nodes_of, ranks_of
 from nccltune.formats.reading.foreign_names import counts_in_english
+from nccltune.formats.reading.named_version import MOST_PROSE, TITLE, VERSION
 from nccltune.formats.text.redact import keep_setting
 from nccltune.model.collective import Collective
 
@@ -140,12 +141,9 @@ _ONLY_MACHINE = re.compile(
     r"(?:[ -](?:PCIe|SXM\d?|NVL\d{0,2}|\d{2,3} ?GB|HBM\d\w?))*",
     re.IGNORECASE,
 )
-_VERSION = r"2\.\d{1,2}\.\d{1,2}"
-_OF_VERSION = re.compile(
-    rf"(?<![\w.])[NR]CCL[ =:-]{{1,2}}v?({_VERSION})(?![\w.]*\d)", re.IGNORECASE
-)
+_OF_VERSION = re.compile(rf"(?<![\w.])[NR]CCL[ =:-]{{1,2}}v?({VERSION})(?![\w.]*\d)", re.IGNORECASE)
 _ONLY_VERSION = re.compile(
-    rf"(?:#{{1,6}} |\*\*)?(?:[NR]CCL )?v?({_VERSION})(?:\*\*)?:?", re.IGNORECASE
+    rf"(?:#{{1,6}} |\*\*)?(?:[NR]CCL )?v?({VERSION})(?:\*\*)?:?", re.IGNORECASE
 )
 _NAMED_PAIR = re.compile(
     r"(?<![\w/])(?:(?P<algo>ring|tree|nvls(?:tree)?|collnet(?:direct|chain)|pat)\s?/\s?"
@@ -160,47 +158,17 @@ _ONLY_CHOICE = re.compile(
     re.IGNORECASE,
 )
 _IN_BRACKETS = re.compile(r"\((?:\s*NCCL_[A-Z_]+=[^\s,)]+,?)+\)")
-_TITLE = re.compile(r"#{1,6}\s|\*\*|={2,}|-{2,}\s?\w")
 # One # is also how nccl-tests begins the lines of its header.
 _LEVEL = re.compile(r"#{2,6}(?=\s\S)")
 _ASSIGNED = re.compile(r"[A-Za-z_]\w{0,80}=")
 _BEFORE_ASSIGNMENTS = frozenset({"+", "++", "$", ">", "-x", "-e", "env", "export", "\\"})
 _MOST_WORDS = 256
-_MOST_PROSE = 400
 # A line of a printed script, such as `#export NCCL_ALGO=Ring`. With a blank, `#` may be a prompt.
 _COMMENTED_OUT = re.compile(r"#{1,8}(?!SBATCH|PBS|BSUB)[A-Za-z]")
 _ECHO = re.compile(r"[+$>\s]{0,8}(?:echo|printf)\s")
 _END_OF_COMMAND = re.compile(r"[|;&>'\"`]|\s#")
 _MOST_CHARACTERS = 1 << 16
 _MOST_ARGUMENTS = 256
-
-
-_NAMED_VERSION = re.compile(
-    rf"(?<![\w.])[nr]ccl(?: ?version| ?版本)?[ =:：-]{{1,3}}v?({_VERSION})(?![\w.]*\d)",
-    re.IGNORECASE,
-)
-_OTHER_VERSION = re.compile(
-    r"grad(?:e|ing)|updat|newer|older|fix|since|requir|support|introduc|later|latest|>=|\btr(?:y|ied)\b"
-    r"|until|as of|releas|升级|降级|更新|\bfrom\b|\bnot\b|\bif\b|\bvs\b",
-    re.IGNORECASE,
-)
-
-
-def version_of_text(text: str) -> str | None:
-    """Return the version of NCCL that the prose of a text names; None for none and for several.
-
-    None, too, if a line with it may be about another version than that of the text's tables, or is
-    a title, which is of its own tables only (`CommandFound.nccl`).
-    """
-    found = set()
-    for line in text.split("\n"):
-        if "ccl" in line or "CCL" in line:
-            versions = _NAMED_VERSION.findall(line[:_MOST_PROSE])
-            titled = _TITLE.match(line) or line.rstrip().endswith((":", "："))
-            if versions and (titled or _OTHER_VERSION.search(line)):
-                return None
-            found.update(versions)
-    return found.pop() if len(found) == 1 else None
 
 
 class CommandFound(NamedTuple):
@@ -296,7 +264,7 @@ class CommandLines:
         if number != self._last + 1 or text[:1] in "#|`":
             self._paragraph = []
         self._last = number
-        self._paragraph.append(text[:_MOST_PROSE])
+        self._paragraph.append(text[:MOST_PROSE])
         text = " ".join(counts_in_english(text).split())
         mark = _LEVEL.match(text)
         level = len(mark[0]) if mark is not None else 0
@@ -321,7 +289,7 @@ class CommandLines:
             text = _FIRST_SENTENCE.match(text)[0]  # type: ignore[index]
         if not text or len(text) > _LONGEST_TITLE or (self._fenced and text.startswith("# ")):
             return
-        is_title = heads or _TITLE.match(text) is not None or text.endswith((":", "："))
+        is_title = heads or TITLE.match(text) is not None or text.endswith((":", "："))
         self._note_version(text, level, is_title=is_title)
         short = len(text.split()) < _MOST_TITLE_WORDS and _TEST.search(text) is not None
         if (is_title or short) and (named := collective_of_title(text)) is not None:
@@ -381,7 +349,7 @@ class CommandLines:
         """Keep the only version of NCCL that a title names."""
         match = _ONLY_VERSION.fullmatch(text) or (_OF_VERSION.search(text) if is_title else None)
         if match is not None:
-            several = len(set(re.findall(_VERSION, text))) > 1
+            several = len(set(re.findall(VERSION, text))) > 1
             self._version, self._version_level = None if several else match[1], level
 
     def _note_machine(self, text: str, level: int) -> None:

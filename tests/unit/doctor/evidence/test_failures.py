@@ -58,7 +58,7 @@ LINES = [
     ("torch_store", "DistStoreError: wait timeout after 600000ms, keys: /default_pg/0//cuda//0"),
     ("gpu_fault", "[PG 0 Rank 3] Process group watchdog thread terminated with exception: CUDA "
      "error: an illegal memory access was encountered"),
-    ("nccl", "[PG 0 Rank 3] Process group watchdog thread terminated with exception: NCCL error: "
+    ("remote", "[PG 0 Rank 3] Process group watchdog thread terminated with exception: NCCL error: "
      "remote process exited or there was a network error, NCCL version 2.21.5"),
     ("watchdog", "[Rank 1] NCCL watchdog thread terminated with exception: [Rank 1] Watchdog caught"
      " collective operation timeout: WorkNCCL(SeqNum=6)"),
@@ -126,6 +126,33 @@ LINES = [
     ("health", "NHC: Check check_nv_ vagrant   2020-09-24T18:00:01 virtual-gpu01"),
     ("health", "Found XID errors: 63"),
     ("health", "ErrorCode:DCGM_FR_IMEX_UNHEALTHY GPU:0 IMEX daemon status is -3"),
+    ("launcher", "It was launched by srun, but OMPI was not built with SLURM's PMI support"),
+    ("cuda_init", "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with"),
+    ("no_gpu", "RuntimeError: No HIP GPUs are available"),
+    ("died", "ray.exceptions.OutOfMemoryError: Task died due to the node running low on memory"),
+    ("late", "TimeoutError: RPC call to execute_model timed out."),
+    ("device", "The number of required GPUs exceeds the total number of available GPUs"),
+    ("ofi_failed", "libfabric:1:17::cxi:core:x():1<warn> Failed to allocate CXI service"),
+    ("vgpu", "[HAMI-core ERROR (pid:7 thread=9 memory_limit.c:8)]: Illegal device id: 1"),
+    ("no_gpu", "[HAMI-core ERROR (pid:7 thread=9 libvgpu.c:874)]: cuInit failed:100"),
+    ("other_library", "/n/src/host/init/init.cu:nvshmemi_check_state_and_init:1080: nvshmem "
+     "initialization failed, exiting"),
+    ("other_library", "DeepEP dispatch forwarder timeout (RDMA meta), channel: 1, RDMA: 1, nvl: 6"),
+    ("imex", "> [ERROR] Failed to get new memory reference with rc: 87"),
+    ("late", "INFO 07-01 shm_broadcast.py:501] No available shared memory broadcast block found in "
+     "60 second."),
+    ("late", "E0517 rendezvous.cc:31] This thread has been waiting for `acquire clique` for 20 "
+     "seconds and may be stuck. Expected 8 threads to join the rendezvous"),
+    ("custom_all_reduce", "Failed: Cuda error /w/custom_all_reduce.cuh:364 'invalid argument'"),
+    ("torch_store", "RuntimeError: Timed out initializing process group in store based barrier on "
+     "rank: 2, for key: store_based_barrier_key:1 (world_size=4, worker_count=3)"),
+    ("driver_old", "lookup error: /l/libnccl.so.2: undefined symbol: cuMemGetHandleForAddr"),
+    ("nccl_symbol", "ImportError: librccl.so.1: cannot open shared object file: No such file"),
+    ("remote", "E nccl_utils.cc:211] Aborting communicator: 0x7f3e due to async NCCL error: remote "
+     "process exited or there was a network error"),
+    ("rdma_no_path", "E12 rdma_endpoint.cpp:133] Failed to modify QP to RTR, check mtu, gid, peer "
+     "lid: Connection timed out [110]"),
+    ("rdma_memory", "Failed to create QP: Cannot allocate memory [12]"),
     ("topology_file", "n1:75:95 [2] graph/xml.h:101 NCCL WARN Attribute arch of node cpu not "
      "found"),
     ("efa_fork", "As a result, the libfabric EFA provider is operating in"),
@@ -513,7 +540,7 @@ def test_a_node_without_gpus_is_known_to_have_none(tmp_path: Path) -> None:
          "collective operation timeout: WorkNCCL(SeqNum=5)", ["watchdog"]),
         ("Process group watchdog thread terminated with exception: CUDA error: an illegal memory "
          "access was encountered", ["gpu_fault"]),
-        ("NCCL error: remote process exited or there was a network error", ["nccl"]),
+        ("NCCL error: remote process exited or there was a network error", ["remote"]),
         ("something that no rule knows", ["nccl"]),
     ],
 )  # fmt: skip

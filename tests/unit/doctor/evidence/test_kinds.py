@@ -107,6 +107,13 @@ def test_the_name_decides_where_the_content_does_not(name: str, text: str, item:
         ("/usr/mpi/bin/mpirun  \\\n  -np 2 -x NCCL_IB_GID_INDEX=3 ./all_reduce_perf\n", ("job",)),
         ("$ srun -N 2 ./train\n", ("job",)),
         ("mpirun is here\n", ()),
+        # A script that looks for errors states none; a post with a script in it may.
+        (f"{JOB}grep -q 'NCCL error' out && echo failed\n", ("job",)),
+        (
+            f"a: Test NCCL failure x.cu:1 'unhandled cuda error'\nI use this:\n{JOB}",
+            ("job", "output"),
+        ),
+        (f"My job:\n```\n{JOB}```\nsrun: error: n1: task 0: Exited with 1\n", ("job", "output")),
     ],
 )
 def test_a_neutral_name_leaves_the_content_to_decide(text: str, items: tuple[str, ...]) -> None:

@@ -1,10 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which communicators did not complete their initialisation, and which logs cannot show it."""
 
+from pathlib import Path
+
 import pytest
 
 from nccltune.doctor.evidence.parsers.nccl_init import parse_init
-from nccltune.doctor.facts.log import LogInit, LogInitTimes
+from nccltune.doctor.facts.log import (
+    LOG_NET,
+    LOG_NET_DEVICES,
+    LOG_RANKS,
+    LOG_VIAS,
+    LogInit,
+    LogInitTimes,
+)
+from tests.unit.doctor.evidence.node import folder_facts, put
 from tests.unit.doctor.evidence.test_files_of_people import TEST
 
 
@@ -163,3 +173,24 @@ def test_the_health_of_a_fabric(state: int, mask: str, faults: list[str]) -> Non
     line = f"MNNVL busId 0x801000 fabric UUID 3143.28cc cliqueId 0x7ffe state {state} "
     found = parse_init(info(0, line + f"healthMask {mask}") * 2).fabric_faults
     assert found == [f"h0 GPU 0x801000: {fault}" for fault in faults]
+
+
+def test_a_log_of_nccl_2_3(tmp_path: Path) -> None:
+    """One line for each NIC, `Ring` for connections, no line on the number of nodes."""
+    start = "ml3:32632:32662 [0] NCCL INFO "
+    lines = [
+        "NET : Using interface enp0s31f6:192.0.2.96<0>",
+        "NET : Using interface virbr0:192.0.2.1<0>",
+        "NET/Socket : 2 interfaces found",
+        "Using network Socket",
+        "rank 0 nranks 4",
+        "Ring 00 : 3 -> 0 [receive] via NET/Socket/0",
+    ]
+    put(tmp_path, "n1/run.log", "".join(f"{start}{line}\n" for line in lines))
+    (facts,) = folder_facts(tmp_path)
+    assert facts.value(LOG_NET) == "Socket"
+    assert facts.value(LOG_NET_DEVICES) == ["enp0s31f6", "virbr0"]
+    assert facts.value(LOG_RANKS) == 4
+    assert [(via.direction, via.via) for via in facts.value(LOG_VIAS)] == [
+        ("receive", "NET/Socket/0")
+    ]

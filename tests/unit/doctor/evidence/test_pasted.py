@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.doctor.evidence.elsewhere import read_elsewhere
 from nccltune.doctor.evidence.kinds import kinds_of
 from nccltune.doctor.evidence.parsers.copies import parse_copies
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
@@ -15,26 +14,16 @@ from nccltune.doctor.evidence.parsers.rdma_ports import parse_rdma_ports
 from nccltune.doctor.examine import examine
 from nccltune.doctor.facts import Facts
 from nccltune.doctor.facts.gpu import GPU_P2P_TEST, GPUS, PeerTest
-from nccltune.doctor.facts.log import LOG_NET, LOG_NET_DEVICES, LOG_RANKS, LOG_VIAS
 from nccltune.doctor.facts.network import (
-    COUNTERS_ONCE,
-    GPU_LINK_ERRORS,
-    HCA_COUNTERS,
-    NIC_COUNTERS,
     NICS,
     RDMA_FABRIC_LINKS,
-    LinkErrors,
-    NicCounter,
 )
 from nccltune.doctor.facts.node import NODE_MODULES, NODE_SERVICES, SHM_BYTES
 from nccltune.doctor.facts.results import FAILURES, TESTS
 from nccltune.doctor.facts.settings import SETTINGS
-from nccltune.doctor.facts.topo import TOPO_DEVICES
 from nccltune.doctor.result import RuleVerdict
 from nccltune.doctor.rulebase import rule_base
 from nccltune.doctor.summary import verdict_words
-from nccltune.model.errors import InputError
-from nccltune.topology.files.load import load_topology
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.node import folder_facts, put
 
@@ -186,92 +175,10 @@ def test_faults_of_an_iommu() -> None:
     assert failure_kinds(lines) == ["iommu", "iommu", None, None]
 
 
-STATISTICS = "NIC statistics:\n     rx_packets: 210\n     rx_out_of_buffer: {}\n"
-ERRORS = """\
-GPU 3: NVIDIA H200 (UUID: GPU-1)
-\t Link 0: Replay Errors: 0
-\t Link 0: Recovery Errors: 0
-\t Link 0: CRC Errors: {}
-"""
-PERFQUERY = """\
-# Port counters: Lid 987 port 1 (CapMask: 0x5A00)
-PortSelect:......................1
-SymbolErrorCounter:..............{}
-PortRcvErrors:...................0
-"""
-
-
 def counters(folder: Path, name: str, text: str) -> Facts:
     put(folder, f"n1/{name}", text)
     (facts,) = folder_facts(folder)
     return facts
-
-
-def once(facts: Facts) -> list[tuple[str | None, str | None, int | None]]:
-    return [(one.device, one.counter, one.value) for one in facts.value(COUNTERS_ONCE) or []]
-
-
-def test_counters_of_one_reading(tmp_path: Path) -> None:
-    one = counters(tmp_path / "a", "ethtool-eth0.txt", STATISTICS.format(51))
-    assert once(one) == [("an interface", "rx_out_of_buffer", 51)]
-    # Two outputs without names may be of two interfaces.
-    two = counters(tmp_path / "b", "nic.txt", STATISTICS.format(51) + STATISTICS.format(77))
-    assert once(two) == [("an interface", "rx_out_of_buffer", 51)]
-    grep = counters(tmp_path / "c", "x.txt", "     rx_discards_phy: 9\n     tx_pause: 0\n")
-    assert once(grep) == [("an interface", "rx_discards_phy", 9)]
-    links = counters(tmp_path / "d", "nvlink.txt", ERRORS.format(7))
-    assert once(links) == [("GPU 3", "link 0: CRC Errors", 7)]
-    tree = "/sys/class/infiniband/mlx5_0/ports/1/hw_counters/local_ack_timeout_err:2705\n"
-    assert once(counters(tmp_path / "e", "hw.txt", tree)) == [
-        ("mlx5_0 port 1", "local_ack_timeout_err", 2705)
-    ]
-
-
-AT = "/sys/class/infiniband/mlx5_0/ports/1/hw_counters"
-SHOWN = [
-    f"{AT}/local_ack_timeout_err:2705\n{AT}/out_of_sequence:8\n",
-    f"$ cat {AT}/local_ack_timeout_err\n2705\n$ cat {AT}/out_of_sequence\n8\n",
-    f"n1:~# cat {AT}/local_ack_timeout_err {AT}/out_of_sequence\n2705\n8\n",
-    f"==> {AT}/local_ack_timeout_err <==\n2705\n\n==> {AT}/out_of_sequence <==\n8\n",
-    f"$ cd {AT}; grep . *\nlocal_ack_timeout_err:2705\nout_of_sequence:8\n",
-    f'# for f in {AT}/*; do echo "$(basename $f) $(cat $f)"; done\n'
-    "local_ack_timeout_err 2705\nout_of_sequence 8\n",
-    f"$ cat {AT}/local_ack_timeout_err\n2705\n$ nproc\n96\n$ cat {AT}/out_of_sequence\n8\n",
-]
-
-
-@pytest.mark.parametrize("text", SHOWN)
-@pytest.mark.parametrize("before", ["", "$ ethtool -S eth2\n     rx_discards_phy: 3\n"])
-def test_counters_as_a_terminal_shows_them(text: str, before: str, tmp_path: Path) -> None:
-    found = counters(tmp_path, "pasted.txt", before + text)
-    nic = [("eth2", "rx_discards_phy", 3)] if before else []
-    rdma = [("local_ack_timeout_err", 2705), ("out_of_sequence", 8)]
-    assert once(found) == [*(("mlx5_0 port 1", *one) for one in rdma), *nic]
-
-
-def test_one_name_in_both_folders_is_one_reading(tmp_path: Path) -> None:
-    other = AT.replace("hw_counters", "counters")
-    found = counters(tmp_path, "x.txt", f"{other}/x_err:1\n{AT}/x_err:9\n")
-    assert [one.earlier for one in found.value(HCA_COUNTERS) or []] == [None]
-    twice = counters(tmp_path, "x.txt", f"{AT}/x_err:1\n" * 2 + f"{AT}/y_err:9\n")
-    assert [one.earlier for one in twice.value(HCA_COUNTERS) or []] == [1, None]
-
-
-def test_counters_of_two_readings_in_one_file(tmp_path: Path) -> None:
-    prompt = "root@n1:~# ethtool -S eth2\n"
-    text = prompt + STATISTICS.format(51) + "$ sleep 9\n" + prompt + STATISTICS.format(77)
-    nic = counters(tmp_path / "a", "terminal.txt", text)
-    assert nic.value(NIC_COUNTERS) == [
-        NicCounter(nic="eth2", counter="rx_out_of_buffer", value=77, earlier=51)
-    ]
-    assert once(nic) == []
-    links = counters(tmp_path / "b", "x.txt", ERRORS.format(7) + ERRORS.format(9))
-    assert links.value(GPU_LINK_ERRORS) == [
-        LinkErrors(gpu="GPU 3", counter="link 0: CRC Errors", value=9, earlier=7)
-    ]
-    query = PERFQUERY.format(3) + PERFQUERY.format(5)
-    (symbol,) = counters(tmp_path / "c", "perfquery.txt", query).value(HCA_COUNTERS) or []
-    assert (symbol.hca, symbol.port, symbol.earlier, symbol.value) == ("LID 987", 1, 3, 5)
 
 
 def test_the_status_of_nvlinks_names_gpus(tmp_path: Path) -> None:
@@ -305,27 +212,6 @@ def test_outputs_in_a_reply(tmp_path: Path) -> None:
     compose = "services:\n  a:\n    environment:\n      - NCCL_IB_HCAA=mlx5_0\n"
     (misspelt,) = counters(tmp_path / "d", "paste.txt", compose).value(SETTINGS) or []
     assert misspelt.meant == "NCCL_IB_HCA"
-
-
-def test_a_log_of_nccl_2_3(tmp_path: Path) -> None:
-    """One line for each NIC, `Ring` for connections, no line on the number of nodes."""
-    start = "ml3:32632:32662 [0] NCCL INFO "
-    lines = [
-        "NET : Using interface enp0s31f6:192.0.2.96<0>",
-        "NET : Using interface virbr0:192.0.2.1<0>",
-        "NET/Socket : 2 interfaces found",
-        "Using network Socket",
-        "rank 0 nranks 4",
-        "Ring 00 : 3 -> 0 [receive] via NET/Socket/0",
-    ]
-    put(tmp_path, "n1/run.log", "".join(f"{start}{line}\n" for line in lines))
-    (facts,) = folder_facts(tmp_path)
-    assert facts.value(LOG_NET) == "Socket"
-    assert facts.value(LOG_NET_DEVICES) == ["enp0s31f6", "virbr0"]
-    assert facts.value(LOG_RANKS) == 4
-    assert [(via.direction, via.via) for via in facts.value(LOG_VIAS)] == [
-        ("receive", "NET/Socket/0")
-    ]
 
 
 TABLE = """\
@@ -715,27 +601,6 @@ def test_an_error_of_another_service_in_the_journal_is_of_no_job(
     assert [one["text"] for one in facts.named(FAILURES.name)] == [line.format("python3").strip()]
 
 
-DUMP = """\
-<system version="1">
-  <cpu numaid="0" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="106">
-    <pci busid="0000:09:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">
-      <gpu dev="0" sm="80" rank="0" gdr="1"/>
-    </pci>
-  </cpu>
-</system>
-"""
-
-
-@pytest.mark.parametrize(
-    "before", ["Our machine:\n", "a:1:2 [0] NCCL INFO NET/Socket : Using eth0\n"]
-)
-def test_topology_in_the_words_of_a_post(before: str, tmp_path: Path) -> None:
-    put(tmp_path, "post.txt", f"{before}{DUMP}It ends with </system>. Thanks!\n")
-    ((device,),) = (facts.value(TOPO_DEVICES) for facts in folder_facts(tmp_path))
-    assert (device.bus_id, device.width) == ("0000:09:00.0", 16)
-    assert len(load_topology(tmp_path / "post.txt").cpus[0].devices) == 1
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -759,27 +624,6 @@ def test_a_table_of_rocm_smi_is_named_as_not_used(tmp_path: Path) -> None:
     assert [one.why.partition(":")[0] for one in facts.unused] == [
         "its table of GPUs decides nothing"
     ]
-
-
-def test_topologies_of_two_nodes_in_a_post(tmp_path: Path) -> None:
-    other = DUMP.replace(":09:", ":0a:")
-    post = tmp_path / "post.txt"
-    post.write_text(f"First node:\n{DUMP}Second node:\n{other}{LOG_LINE}")
-    found = read_elsewhere([post])
-    assert found is not None
-    devices = {name: facts.value(TOPO_DEVICES) for name, facts in found.items()}
-    assert {name: one[0].bus_id for name, one in devices.items() if one} == {
-        "First node": "0000:09:00.0",
-        "Second node": "0000:0a:00.0",
-    }
-    with pytest.raises(InputError, match="has 2 topologies"):
-        load_topology(post)
-    # A dump of which the end is missing, and one that two ranks wrote.
-    post.write_text(f"Cut:\n{DUMP[:200]}\nWhole:\n{other}Again:\n{other}")
-    assert load_topology(post).cpus[0].devices[0].bus_id == "0000:0a:00.0"
-
-
-LOG_LINE = "a:1:2 [0] NCCL INFO NET/Socket : Using eth0\n"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from nccltune.doctor.evidence.elsewhere import read_elsewhere
 from nccltune.doctor.evidence.parsers.completions import completions
-from nccltune.doctor.evidence.parsers.watchdog import ranks_apart
+from nccltune.doctor.evidence.parsers.watchdog import ranks_apart, stalled_ranks
 from tests.unit.doctor.evidence.node import folder_facts, put
 
 
@@ -48,6 +48,7 @@ def _watchdog(rank: int, call: str, elements: int = 8, prefix: str = "") -> str:
 
 
 _SPLIT = "SeqNum 7 REDUCE of 8 elements: rank 0; SeqNum 7 _ALLGATHER_BASE of 8 elements: ranks 1, 2"
+_SEEN = "SeqNum 4 ALLREDUCE of 8 elements: ranks 0, 2"
 _PG = "[PG ID 1 PG GUID {}(x) Rank {}] Timeout at NCCL work: {}, last enqueued NCCL work: 9\n"
 
 
@@ -68,8 +69,14 @@ _PG = "[PG ID 1 PG GUID {}(x) Rank {}] Timeout at NCCL work: {}, last enqueued N
             _watchdog(0, "4 ALLREDUCE", 8) + _watchdog(1, "4 ALLREDUCE", 9),
             ["SeqNum 4 ALLREDUCE of 8 elements: rank 0; SeqNum 4 ALLREDUCE of 9 elements: rank 1"],
         ),
-        (_watchdog(0, "4 ALLTOALL", 8) + _watchdog(1, "4 ALLTOALL", 9), []),
-        (_watchdog(0, "4 ALLREDUCE") + _watchdog(1, "4 ALLREDUCE"), []),
+        (
+            _watchdog(0, "4 ALLTOALL", 8) + _watchdog(1, "4 ALLTOALL", 9),
+            ["SeqNum 4 ALLTOALL: ranks 0, 1"],
+        ),
+        (
+            _watchdog(0, "4 ALLREDUCE") + _watchdog(1, "4 ALLREDUCE"),
+            ["SeqNum 4 ALLREDUCE of 8 elements: ranks 0, 1"],
+        ),
         # A rank with two calls is of two groups that the text does not name.
         (_watchdog(0, "4 ALLREDUCE") + _watchdog(0, "9 REDUCE") + _watchdog(1, "9 REDUCE"), []),
         # Two processes with one rank are of two groups.
@@ -88,6 +95,11 @@ _PG = "[PG ID 1 PG GUID {}(x) Rank {}] Timeout at NCCL work: {}, last enqueued N
             [],
         ),
         (_watchdog(0, "4 SEND") + _watchdog(1, "5 RECV"), []),
+        # The group of the second is not named: it may be another one.
+        (
+            _watchdog(0, "4 ALLREDUCE") + _PG.format(3, 0, 4) + 2 * _watchdog(1, "5 ALLREDUCE", 1),
+            ["SeqNum 4 ALLREDUCE of 8 elements: rank 0; SeqNum 5 ALLREDUCE of 1 elements: rank 1"],
+        ),
         # PyTorch before 2.1 prints no SeqNum.
         (
             (_watchdog(0, "4 REDUCE") + _watchdog(1, "4 ALLREDUCE")).replace("SeqNum=4, ", ""),
@@ -108,8 +120,22 @@ _PG = "[PG ID 1 PG GUID {}(x) Rank {}] Timeout at NCCL work: {}, last enqueued N
             ],
         ),
         # Ranks that a person names, and lines that were left out, are not missing.
-        (_watchdog(2, "4 ALLREDUCE") + _watchdog(0, "4 ALLREDUCE") + "rank 1 has the same\n", []),
-        (_watchdog(2, "4 ALLREDUCE") + "  ...\n" + _watchdog(0, "4 ALLREDUCE"), []),
+        *(
+            (_watchdog(2, "4 ALLREDUCE") + words + _watchdog(0, "4 ALLREDUCE") + after, [_SEEN])
+            for words, after in [
+                ("", "rank 1 has the same\n"),
+                ("  ...\n", ""),
+                ("", "[rank1]:[E419 10:42 Proce"),
+                ("", "and so on all ranks\n"),
+            ]
+        ),
+        (
+            _watchdog(0, "4 ALLTOALL")
+            + _PG.format(3, 0, 4)
+            + _watchdog(2, "4 ALLTOALL")
+            + _PG.format(3, 2, 4),
+            ["group 3: SeqNum 4 ALLTOALL: ranks 0, 2; no timeout of rank 1"],
+        ),
         (_watchdog(3, "4 ALLREDUCE"), []),
     ],
 )
@@ -138,3 +164,22 @@ def test_calls_that_may_be_of_two_groups_blame_nobody(calls: tuple[str, ...], ki
     assert [one.kind for one in ranks_apart(text)] == [kind]
     numbered = "".join(_PG.format(3, rank, call[0]) for rank, call in enumerate(calls))
     assert [one.kind for one in ranks_apart(text + numbered)] == ["ranks_apart"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "[1,0]<stderr>:W operations.cc:588] b_Momentum_0 [missing ranks: 1]\n"
+            "[1,0]<stderr>:Stalled ops:bias_0 [missing ranks: 1]\nkernel_0 [missing ranks: 0, 2]\n",
+            [("b_Momentum_0: missing rank 1", 2), ("kernel_0: missing ranks 0, 2", 1)],
+        ),
+        (
+            "0: [not, a stall]\nStalled ranks:\n0: [a/grad_1, a/grad_2 ...]\n3: [a/grad_7]\n",
+            [("a/grad_1: missing rank 0", 1), ("a/grad_7: missing rank 3", 1)],
+        ),
+        ("rank 0: [x] is slow\n", []),
+    ],
+)
+def test_ranks_that_horovod_waits_for(text: str, said: list[tuple[str, int]]) -> None:
+    assert [(one.text, one.times) for one in stalled_ranks(text)] == said

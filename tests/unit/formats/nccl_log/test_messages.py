@@ -45,6 +45,10 @@ CASES = (
     ("Using network AWS Libfabric", Network("AWS Libfabric")),
     ("TUNER/Plugin: Using tuner plugin nccltune", TunerPlugin("nccltune")),
     ("NCCL_ALGO set by environment to ring.", Setting("NCCL_ALGO", "ring", "environment")),
+    (
+        "NCCL_NET set by environment to IB\x1b[32m [repeated 6x across cluster]\x1b[0m",
+        Setting("NCCL_NET", "IB", "environment"),
+    ),
     ("NCCL_ALGO set by env plugin to ring.", Setting("NCCL_ALGO", "ring", "env plugin")),
     ("Comm config CTA policy flags set to 2", CommSetting("CTA policy flags", "2")),
     (

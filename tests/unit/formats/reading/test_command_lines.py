@@ -4,7 +4,8 @@
 import pytest
 
 from nccltune.formats.nccl_tests.conditions import conditions_of, numbers_of, replacements
-from nccltune.formats.reading.command_lines import CommandFound, CommandLines, version_of_text
+from nccltune.formats.reading.command_lines import CommandFound, CommandLines
+from nccltune.formats.reading.named_version import version_of_text
 from nccltune.model.collective import Collective
 
 PERF = "./build/all_reduce_perf -b 8 -e 8G -f 2"

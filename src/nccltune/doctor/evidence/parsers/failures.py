@@ -9,311 +9,14 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from nccltune.doctor.evidence.parsers.failure_words import WORDS
 from nccltune.doctor.evidence.parsers.kernel_log import without_kernel_lines
 from nccltune.doctor.evidence.parsers.nccl_warnings import WARNING, message_kind, warning_kind
 
 MOST = 400
 LONGEST = 300
-# Words that appear only in lines that state a failure, by kind of failure. Sources: nccl 2.18-2.32
-# (src/misc/socket.cc, include/checks.h) and nccl-tests 2.0-2.17 (src/common.h); CUDA's runtime
-# error strings and nvidia-smi 450-580; PyTorch 1.13-2.9 (ProcessGroupNCCL.cpp); Open MPI 4-5 and
-# PRRTE (help-*.txt), Slurm 20-25; Linux' strerror and Kubernetes' event reasons.
-_WORDS: dict[str, tuple[str, ...]] = {
-    "no_gpu": (
-        "No devices were found",
-        "NVIDIA-SMI has failed",
-        "couldn't communicate with the NVIDIA driver",
-        "Failed to initialize NVML",
-        "Driver/library version mismatch",
-        "nvidia-smi: command not found",
-        "nvidia-smi: not found",
-        "nvidia-smi: No such file",
-        "no CUDA-capable device is detected",
-        "cudaErrorNoDevice",
-        "CUDA_ERROR_NO_DEVICE",
-        "Found no NVIDIA driver",
-        *("No CUDA GPUs are available", "no GPUs found!"),
-        "libcuda.so.1: cannot open",
-        "libcuda.so: cannot open",
-        "libnvidia-ml.so.1: cannot open",
-        "driver is a stub library",
-        "could not select device driver",
-        "nvidia-container-cli: initialization error",
-        "failed call to cuInit",
-        "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
-        "has unsupported driver",
-    ),
-    "no_rdma": (
-        "sys files not found (/sys/class/infiniband",
-        "No IB devices found",
-        "Failed to get IB devices list",
-        "No RDMA devices found",
-        *("no devices in device pool", "no Rdma Devices were found"),
-        *("missing RDMA device spec for device", "Unable to find the Infiniband/RoCE device"),
-    ),
-    "no_smi": ("nvidia-smi: is not installed",),
-    "gdr_off": ("GPU Direct RDMA Disabled for HCA",),
-    "gpu_lost": (
-        "GPU is lost",
-        "fallen off the bus",
-        "Unable to determine the device handle",
-    ),
-    "gpu_busy": (
-        "busy or unavailable",
-        "cudaErrorDevicesUnavailable",
-        "CUDA_ERROR_DEVICE_UNAVAILABLE",
-        "GPU requires reset",
-    ),
-    "driver_old": (
-        "driver version is insufficient",
-        "cudaErrorInsufficientDriver",
-        "NVIDIA driver on your system is too old",
-        "forward compatibility was attempted",
-        "CUDA_ERROR_COMPAT_NOT_SUPPORTED",
-        "unsatisfied condition: cuda",
-        "unsupported toolchain",
-        *("not supported in the installed CUDA driver", "cudaErrorCallRequiresNewerDriver"),
-    ),
-    "no_kernel": (
-        "no kernel image is available",
-        *("invalid device function", "cudaErrorInvalidDeviceFunction", "hipErrorNoBinaryForGpu"),
-        "is not compatible with the current PyTorch installation",
-    ),
-    "fabric": (
-        "system not yet initialized",
-        "CUDA_ERROR_SYSTEM_NOT_READY",
-        "cudaErrorSystemNotReady",
-    ),
-    "fabric_manager": (
-        "fabric manager NVIDIA GPU driver interface version",
-        "NV_WARN_NOTHING_TO_DO",
-        "fabric manager config file item",
-        *("nvidia-fabricmanager.service failed", "nvidia-fabricmanager.service: Failed"),
-        *("nvidia-fabricmanager.service: Main process exited", "Failed to start NVIDIA fabric"),
-        *("available GPUs or NVSwitches", "not all local fabric manager instances"),
-    ),
-    "rccl_needs": ("[FATAL ERROR]: HSA_", "Please set HSA_"),
-    "health": (
-        *("nhc:  Health check failed", ": Health check failed:  ", "Node Health Check failed"),
-        *("Node Health Checks failed", "Found XID errors", "NHC: "),
-        *("DCGM_FR_", "IsNotHealthy"),
-    ),
-    "nvls": ("in the multicast team request",),
-    "efa_fork": (
-        "the libfabric EFA provider is operating in",
-        "EFA provider does not support fork",
-    ),
-    "peer_access": ("peer access is not supported", "cudaErrorPeerAccessUnsupported"),
-    "device": ("invalid device ordinal", "cudaErrorInvalidDevice", "both on CUDA device"),
-    "gpu_fault": (
-        "uncorrectable ECC error",
-        "cudaErrorECCUncorrectable",
-        "CUDA_ERROR_ECC_UNCORRECTABLE",
-        "unspecified launch failure",
-        *("illegal memory access", "illegal instruction was encountered"),
-        "uncorrectable NVLink error",
-        "cudaErrorNvlinkUncorrectable",
-        *("CUDA_ERROR_CONTAINED", "cudaErrorContained", "Invalid access of peer GPU memory"),
-        "cudaErrorHardwareStackError",
-        "misaligned address",
-        "Memory access fault by GPU",
-    ),
-    # What the kernel says, in a line without its mark: of modprobe, a monitor, or a person.
-    "kernel": (
-        *("could not insert 'nvidia_peermem'", "could not insert 'nv_peer_mem'"),
-        *("nvidia_peermem: Unknown symbol", "nv_peer_mem: Unknown symbol"),
-        *("Xid", "XID", " xid ", "NVSwitch fatal error", "NVSwitch non-fatal error"),
-    ),
-    "gpu_memory": (
-        "CUDA out of memory",
-        "CUDA error: out of memory",
-        "Cuda failure 'out of memory'",
-        "Cuda failure 2 'out of memory'",
-        "cudaErrorMemoryAllocation",
-        "CUDA_ERROR_OUT_OF_MEMORY",
-        "OutOfMemoryError",
-        *("HIP out of memory", "HSA_STATUS_ERROR_OUT_OF_RESOURCES"),
-    ),
-    "shm": (
-        "No space left on device",
-        "insufficient shared memory",
-        "Error while creating shared memory segment",
-        "unable to open shared memory object",
-        "Bus error",
-    ),
-    "rdma_abi": ("does not support the kernel ABI of",),
-    "rdma_gpu_memory": (
-        *("ERRNO: Bad address", "allocate MR with error=14", "registration failed: Bad address"),
-    ),
-    "calls_differ": ("Detected mismatch between collectives on ranks",),
-    "ras_report": (
-        *("Communicator ranks have different", "launched up to operation"),
-        *("has not launched any operations", "Missing communicator data from", "considered dead"),
-    ),
-    "cuda_runtime": (
-        *(f"undefined symbol: {of}" for of in ("cuda", "cublas", "cusparse", "cudnn", "cupti")),
-        "undefined symbol: __nvJitLink",
-        *(f"libcudart.so.{version}: cannot open" for version in ("10.2", "11.0", "12", "13")),
-        "version `libcud",
-    ),
-    "nccl_symbol": (
-        *("undefined symbol: nccl", "undefined symbol: pnccl", "libnccl.so.2: cannot open"),
-        *("Unable to load NCCL library", "compiled without NCCL", "have NCCL built in"),
-    ),
-    "gloo": ("Gloo connectFullMesh failed", "third_party/gloo", "gloo::EnforceNot"),
-    "sharp": (
-        "ERROR sharp_",
-        "ERROR Failed to lock SAT tree",
-        "ERROR collect_ports_data",
-        "must bind to port with master SM",
-    ),
-    "ofi": (
-        *("provider efa output empty list", "provider cxi output empty list"),
-        "fi_getinfo: -61 (No data available)",
-    ),
-    "tcpx": ("Number of GPUs detected in the PCI",),
-    "tcpx_settings": ("(shim) mismatch recommended",),
-    "ofi_failed": (
-        "OFI poll failed",
-        "MPIDI_OFI_handle_cq_error",
-        "OFI is failing to make progress",
-        "Cassini Event Queue overflow",
-    ),
-    "gid_type": ("ncclIbRoceGetVersionNum",),
-    "torch_check": ("INTERNAL ASSERT FAILED",),
-    "torch_usage": (
-        *("device-side assert triggered", "No backend type associated with device type"),
-        *("finished reduction in the prior iteration", "Tensors must be CUDA and dense"),
-        "process group has not been initialized",
-    ),
-    "torch_store": (
-        *("NCCL communicator and ret", "Timeout waiting for key", "ms, keys: /"),
-        *("DistStoreError", "clients joined", "RuntimeError: Socket Timeout"),
-    ),
-    "watchdog": (
-        "Watchdog caught collective operation timeout",
-        "before timing out",
-        "NCCL operations have failed or timed out",
-        "Timeout at NCCL ",
-        "watchdog got stuck",
-        "Timed out waiting",
-        *("failed to pass monitoredBarrier", "reached monitoredBarrier, but"),
-        "RendezvousTimeoutError",
-    ),
-    "nccl": (
-        "unhandled cuda error",
-        "unhandled system error",
-        "ncclUnhandledCudaError",
-        "ncclSystemError",
-        "ncclInternalError",
-        "ncclInvalidArgument",
-        "ncclInvalidUsage",
-        "ncclRemoteError",
-        "NCCL failure",
-        "fails NCCL call",
-        "NCCL error",
-        "NCCL Error",
-        "Test CUDA failure",
-        "Test failure",
-        "CUDA failure",
-        "CUDA error",
-        "Cuda failure",
-        *("HIP error", "HIP failure"),
-        "remote process exited or there was a network error",
-        "DistBackendError",
-        *("NCCL operation nccl", "Last NCCL warning", "issue to the NCCL developers"),
-    ),
-    "wrong": ("Out of bounds values", "exceeded the maximum threshold"),
-    "launcher": (
-        "not enough slots available",
-        "no allocated resources",
-        "requested more processes than",
-        "ORTE was unable",
-        "ORTE has lost communication",
-        "ORTE daemon has unexpectedly failed",
-        "PRTE has lost communication",
-        "PRTE daemon has unexpectedly failed",
-        "mpirun was unable",
-        "prterun was unable",
-        "mpiexec was unable",
-        "mpirun noticed that process",
-        "prterun noticed that process",
-        "mpiexec noticed that process",
-        "Primary job  terminated",
-        "exited on signal",
-        *("MPI_ABORT was invoked", "error occurred in MPI_", "abort before MPI_INIT"),
-        "MPI_Init failed",
-        "MPI_INIT failed",
-        "srun: error:",
-        "slurmstepd: error:",
-        "sbatch: error:",
-        "salloc: error:",
-        "DUE TO TIME LIMIT",
-        "DUE TO NODE FAIL",
-        "DUE TO PREEMPTION",
-        "BAD TERMINATION OF ONE OF YOUR APPLICATION",
-        "error waiting for event",
-        *("Host key verification failed", "kex_exchange_identification"),
-        "Permission denied (publickey",
-        "Could not resolve hostname",
-        "ssh: connect to host",
-        "error while loading shared libraries",
-        "cannot open shared object file",
-        "command not found",
-        "ChildFailedError",
-        "SignalException",
-        "CrashLoopBackOff",
-        "ImagePullBackOff",
-        "ErrImagePull",
-        "FailedScheduling",
-        "Insufficient nvidia.com/gpu",
-        "BackoffLimitExceeded",
-    ),
-    "rdma_memory": ("set max locked memory",),
-    "limit": ("Cannot allocate memory", "Too many open files", "Resource temporarily unavailable"),
-    "ucx": (
-        *("UCX  ERROR", "UCX ERROR", " hw_synd ", "UCC  ERROR", "UCC ERROR"),
-        *(f" TL_{name} ERROR" for name in ("SHM", "UCP", "CUDA", "NCCL", "SHARP", "SELF")),
-    ),
-    "died": (
-        "Segmentation fault",
-        "SIGSEGV",
-        "SIGBUS",
-        "Out of memory: Killed process",
-        "out-of-memory handler",
-        "oom-kill",
-        "oom_kill",
-        "OOM Killed",
-        "OOMKilled",
-        "core dumped",
-        "terminate called after throwing",
-        "*** Process received signal ***",
-        "stack smashing detected",
-        "Fatal Python error",
-        *("DataLoader worker (pid", "DataLoader worker exited unexpectedly"),
-        *("return code = -", "exitcode: -", "exitcode  : ", "(SIGKILL)"),
-        *("watchdog thread terminated with exception", "failed (exitcode: "),
-        *("ActorDiedError", "A worker died or was killed", "worker died unexpectedly"),
-    ),
-    "peer_gone": (
-        *("Connection reset by peer", "Connection closed by remote peer", "Broken pipe"),
-        *("exception dump flag from", "TCPStore server has shut down", "recvValue failed"),
-    ),
-    "port_taken": ("Address already in use", "EADDRINUSE"),
-    "no_interface": ("no socket interface found", "No socket interface found"),
-    "network": (
-        "client socket has timed out",
-        "Connection refused",
-        "Connection timed out",
-        "No route to host",
-        "Network is unreachable",
-        "Transport endpoint is not connected",
-        "Temporary failure in name resolution",
-        "Name or service not known",
-    ),
-}
-_KIND = {word: kind for kind, words in _WORDS.items() for word in words}
-_RANKS = {kind: number for number, kind in enumerate(_WORDS)}
+_KIND = {word: kind for kind, words in WORDS.items() for word in words}
+_RANKS = {kind: number for number, kind in enumerate(WORDS)}
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 # Lines that only mention a failure: comments, echoed code, log calls.
 _QUOTED = re.compile(r"^\s*(?://|echo |if |elif |except |raise |print\(|logger\.)")
@@ -334,7 +37,7 @@ _LAST_ERROR = re.compile(
 )
 # A warning of NCCL 2.1 to 2.3, which have no NCCL before WARN.
 _OLD_WARN = re.compile(r"^.{1,200}\] [\w/]{1,60}\.(?:h|cc|cu):\d{1,6} WARN (?P<message>.+)", re.M)
-# Lines that contain a word of _WORDS but state success, or that a library is not there that the
+# Lines that contain a word of WORDS but state success, or that a library is not there that the
 # program can do without: drivers of other NICs, parts of Open MPI, TensorRT, NCCL's plugins.
 _ALSO_FINE = re.compile(
     r"(?i:\b(?:no|not|without|never|any) (?:\w+ ){0,4}s?xid)"
@@ -357,15 +60,17 @@ _BY_PROGRAM = re.compile(
     r"^\s*[\[<$>|]|\d\d:\d\d:\d\d|\bNVRM: |\w(?:Error|Exception)\b|\bERROR\b|\berror: |\bWARN"
     r"|\.(?:py|cc|cpp|cu|c|h):\d|\b(?:line|rank|pid|PID) \d|^\S+: |`|\bfailed: "
 )
+_PHRASES = tuple(word for word in _KIND if word.count(" ") > 3)
 # Words of NCCL's and its plugins' messages. Programs that contain NCCL's network code (UCCL), the
 # plugin's own tests and libfabric print them without NCCL WARN.
 _BARE = (
     "NET/IB",
     "NET/OFI",
-    *(" ibv_", "ibv_create_", "ibv_alloc_", "ibv_reg_", " mlx5dv_"),
+    *(" ibv_", "ibv_create_", "ibv_modify_", "ibv_alloc_", "ibv_reg_", " mlx5dv_"),
     "Got completion ",
     "<warn>",
     "| Fail",
+    *("ailed to modify QP", "ailed to create ", "ailed to register "),
     *("reverse path from remNode", "does not loop back", "Message truncated"),
     *("Could not find a path for pattern", "No transport found for rank", "NVLink SHARP (NVLS)"),
     "prov_errno",
@@ -389,12 +94,12 @@ class FailureLine(NamedTuple):
 
 
 def mentions_failure(data: bytes) -> bool:
-    """Return whether a text contains one of the words in _WORDS or _BARE, also in prose."""
+    """Return whether a text contains one of the words in WORDS or _BARE, also in prose."""
     return any(word in data for word in _BYTES)
 
 
 def states_failure(data: bytes) -> bool:
-    """Return whether a text contains one of the words in _WORDS or _BARE, outside of prose."""
+    """Return whether a text contains one of the words in WORDS or _BARE, outside of prose."""
     words = [word for word in _BYTES if word in data]
     if not words or len(data) > _MOST_PROSE:
         return bool(words)
@@ -408,7 +113,7 @@ _MOST_PROSE = 1 << 16
 
 def _is_prose(line: str) -> bool:
     """Return whether a person tells of a failure: `The admin said he saw Xid 79 last week`."""
-    if _BY_PROGRAM.search(line):
+    if _BY_PROGRAM.search(line) or any(word in line for word in _PHRASES):
         return False
     return _TELLS.search(line) is not None or len(set(_OFTEN_TELLS.findall(line))) > 1
 
@@ -422,7 +127,7 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
     at: dict[int, str] = {}
     for word, kind in _KIND.items():
         for start in _starts(text, word):
-            # If a line matches several words, use the kind that is listed first in _WORDS. The
+            # If a line matches several words, use the kind that is listed first in WORDS. The
             # kinds are ordered from causes to effects.
             if start not in at or _RANKS[kind] < _RANKS[at[start]]:
                 at[start] = kind

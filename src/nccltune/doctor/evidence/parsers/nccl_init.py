@@ -38,7 +38,7 @@ _JOINED = re.compile(
     r" nRanks (?P<ranks>\d{1,9}) nNodes (?P<nodes>\d{1,9}) .{0,60}? MNNVL (?P<on>\d)"
 )
 # Ray counts equal lines of several processes, and people leave lines out.
-_CUT = re.compile(r"\[repeated \d{1,6}x |^\W{0,3}(?:\.{3}|…|snip|truncated)\W{0,3}$", re.M)
+_CUT = re.compile(r"\[repeated \d{1,6}x |^\W{0,3}(?:\.{3}|…|。。|\.$|snip|truncated)\W{0,3}$", re.M)
 # The last messages of a rank before `Init COMPLETE`.
 _LATE = ("coll channels", "CC Off", "CC On", "TUNER/Plugin")
 # Messages that a rank logs only after its `Init COMPLETE`: the lines before them were left out.

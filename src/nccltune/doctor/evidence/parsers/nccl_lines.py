@@ -19,6 +19,7 @@ from nccltune.formats.nccl_log.messages import (
     Setting,
     Version,
     read_message,
+    without_count,
 )
 from nccltune.formats.nccl_log.transports import Bootstrap, Connection, Nic, Nics
 
@@ -111,7 +112,7 @@ def parse_nccl_lines(text: str) -> NcclLines:
                 continue
             message, warn = tail[version.start() :], False
         else:
-            message, warn = tail[match.end() :].rstrip(), match[1] == "WARN"
+            message, warn = without_count(tail[match.end() :]).rstrip(), match[1] == "WARN"
         number = first[tail]
         is_early = " via " in message and message.startswith("Ring ")
         if (is_early or not message.startswith(_UNREAD)) and not _ROW.match(message):

@@ -19,6 +19,11 @@ _CALL = re.compile(
     r"(?:status: (?P<status>\d{1,3}) )?\b(?P<call>ibv_\w+|mlx5dv_\w+)(?:\(\S*\))? ?:? failed"
     r"(?: with)?(?: error)?(?P<why>[^,]*)"
 )
+# Programs that call verbs themselves: `Failed to modify QP to RTR, check gid: Invalid argument`.
+_OTHER_CALL = re.compile(
+    r"\b[Ff]ailed to (?P<what>modify|create|register) (?:QP|CQ|MR|memory)\b.*: (?P<why>[A-Z].*)"
+)
+_OTHER_CALLS = {"modify": "ibv_modify_qp", "create": "ibv_create_qp", "register": "ibv_reg_mr"}
 _COMPLETIONS = {
     4: ("LOC_PROT_ERR", "rdma_protection"),
     5: ("WR_FLUSH_ERR", "rdma_flushed"),
@@ -49,6 +54,7 @@ _VERBS: tuple[tuple[str, tuple[int, ...], str], ...] = (
     (_CREATE, (12,), "rdma_memory"),
     (_REGISTER, (14, 22, 95), "rdma_gpu_memory"),
     (r"ibv_post_\w+|ibv_poll_cq", (), "rdma_failed"),
+    (r"ibv_(?:get|ack)_async_event", (), "rdma_event"),
     (r"mlx5dv_get_data_direct_sysfs_path", (), "optional"),
     (r"ibv_reg_dmabuf_mr|mlx5dv_reg_dmabuf_mr", (), "rdma_gpu_memory"),
 )
@@ -98,6 +104,11 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"nvmlDeviceGet\w+.*failed: Not Supported|Failed to find nvml device", "optional"),
     ("", r"failed to IPC register userbuff|MSCCL\+\+: Cannot enable|rocprofiler-register failed",
      "optional"),
+    (r"rocm_smi|rsmi", "", "sysfs"),
+    (r"(?:^|/)msccl", r"^(?!MSCCL\+\+)", "msccl"),
+    (r"rocmwrap", r"^Failed to |^pfn_hsa", "optional"),
+    ("", r"ENABLE_MSCCLPP must", "optional"),
+    ("", r"unsupported collective\. Please", "usage"),
     ("", r"\[Service thread\] Unknown command -?\d+ from localRank -1", "stray_command"),
     ("", r"Could not find a path for pattern \d+, falling back", "search"),
     ("", r"reverse path from|rev link for|Add NVLink error", "nvlink_p2p"),
@@ -116,6 +127,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"requires at least libfabric|(?:[Nn]o |Couldn't find |Could not find ).*providers?)", "ofi"),
     ("", r"NET/OFI (?:\S+ initialization failed|Failed to initialize \w+ protocol)", "effect"),
     ("", r"::\w+:cq:.*<warn>.*\berr\b", "ofi_failed"),
+    ("", r":cxi:.*<warn>.*(?:[Ff]ail|[Ee]rror|[Uu]nable|[Cc]annot)", "ofi_failed"),
     ("", r"NET/OFI.*(?:completed with error|into address vector|fi_\w+.*(?:failed|RC:)|"
      r"[Cc]ould(?:n't| not) |Failed (?:to|call)|Unable to |Error |[Ee]rror posting|"
      r"(?:initialization|Initializing .*|connect|domain \S+) failed|Caught exception|"
@@ -127,7 +139,8 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"|unmatching unpack versions|\bfatal, .*(?:no cmsg|no data|landed on host)", "tcpx"),
     (r"sharp", "", "sharp"),
     ("", r"\bSHARP\b(?! \(NVLS\))|Cannot initialize CollNet", "sharp"),
-    ("", r"[hH]ipIpc\w+ failed|[cC]udaIpc\w+ failed", "peer_import"),
+    ("", r"[hH]ipIpc\w+ failed", "rocm_peer"),
+    ("", r"[cC]udaIpc\w+ failed", "peer_import"),
     ("", r"Failed to CUDA [cm]alloc", "gpu_memory"),
     ("", r"failed to open CUDA IPC handle", "peer_import"),
     ("", r"Failed to open libibverbs", "no_verbs"),
@@ -135,8 +148,9 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"P2P is disabled between NVLINK", "nvlink_p2p"),
     ("", r"ncclIbRoceGetVersionNum", "gid_type"),
     ("", r"(?:in|im)compatible (?:devices|with the local)|link_layer", "nics_mixed"),
-    ("", r"NET/IB.*(?:async|event).*(?:work queue error|access violation)", "rdma_queue_event"),
-    ("", r"NET/IB.*(?:Got async|async fatal|non-fatal async|GID table changed|unknown event)",
+    ("", r"NET/g?IB.*(?:async|event).*(?:work queue error|access violation)", "rdma_queue_event"),
+    ("", r"local catastrophic error", "nic_fatal"),
+    ("", r"NET/g?IB.*(?:Got async|async fatal|non-fatal async|GID table changed|unknown event)",
      "rdma_event"),
     ("", r"^MNNVL \(cliqueSize", "imex"),
     ("", r"NVLink SHARP \(NVLS\)", "nvls"),
@@ -232,7 +246,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     (r"net_ib|(?:^|/)(?:init|enqueue|bootstrap|group|net|strongstream|p2p)\.|utils\.h",
      r"expected (?:a|graph)|Unknown (?:comp|pattern|coll|device)|request|=\{\d|unknown state|"
      r"already conn|mr 0x|[Vv]irtual|vNic|physical|not empty|has bugs|Failed to determine|nLocals|"
-     r"not aligned|regBufType|invalid IPC peer|getRandom|ready == 0|"
+     r"not aligned|find mr |regBufType|invalid IPC peer|getRandom|ready == 0|"
      r"the number of devices", "internal"),
 )  # fmt: skip
 _COMPILED = tuple(
@@ -254,6 +268,8 @@ def message_kind(message: str, file: str = "") -> str:
         return status_kind(int(status["status"] or status["error"] or 0), status["name"])
     if (call := _CALL.search(message)) is not None:
         return _verbs_kind(call["call"], call["why"], int(call["status"] or 0))
+    if (other := _OTHER_CALL.search(message)) is not None and not file:
+        return _verbs_kind(_OTHER_CALLS[other["what"]], other["why"], 0)
     if (cuda := _CUDA.search(message)) is not None:
         return _cuda_kind(cuda["code"], cuda["words"], file)
     for in_file, pattern, kind in _COMPILED:
@@ -290,5 +306,6 @@ def _cuda_kind(said: str | None, words: str, file: str) -> str:
     if file.endswith("nvls.cc"):
         return "nvls"
     if number in _PEER_CODES and file.endswith(("transport/p2p.cc", "transport/shm.cc")):
-        return "peer_import" if file.endswith("p2p.cc") else "cumem_host"
+        own = "rocm_peer" if "hipify/" in file else "peer_import"
+        return own if file.endswith("p2p.cc") else "cumem_host"
     return kind

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare the calls in which PyTorch's watchdog found the ranks of a process group, and name the
-ranks that it did not find."""
+ranks that it or Horovod's stall inspector did not find."""
 
 import re
 from collections import defaultdict
@@ -24,10 +24,15 @@ _EQUAL = ("ALLREDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE", "BROADCAST", "
 _PAIRS = re.compile(r"SEND|RECV|COALESCED|UNKNOWN")
 # Lines were left out, or a person says of ranks that they print the same.
 _CUT = re.compile(
-    r"(?im)^[^\w\n]{0,40}(?:\.{3,}|\u2026)[^\w\n]{0,40}$"
-    r"|^(?=.{0,300}\branks?\b).{0,300}\b(?:same|similar|identical|likewise)\b"
+    r"[^\w\n]{0,40}(?:\.{3,}|\u2026)[^\w\n]{0,40}$"
+    r"|(?=.{0,300}\branks?\b).{0,300}\b(?:same|similar|identical|likewise)\b"
+    r"|(?!.{0,300}ProcessGroupNCCL).{0,200}\b(?:all|every|each|other|rest)\b.{0,40}\branks?\b",
+    re.IGNORECASE,
 )
+# The last line of a text that is not whole.
+_BROKEN = re.compile(r"(?:\[rank\d+\]:)?\[[EW](?!.*[.)]\s*\Z)")
 _MOST = 4
+_LONGEST = 700
 _SHOWN = 8
 
 
@@ -53,7 +58,8 @@ def ranks_apart(text: str) -> tuple[FailureLine, ...]:
         if any(_PAIRS.search(call) for _, call in calls):
             continue
         missing = max(ranks) + 1 - len(ranks)
-        said = "; ".join(
+        said = f"group {group}: " if group.isdigit() else ""
+        said += "; ".join(
             f"{call}: {_ranks(of, len(of))}" for (_, call), of in sorted(calls.items())[:_MOST]
         )
         kind = "watchdog"
@@ -63,13 +69,20 @@ def ranks_apart(text: str) -> tuple[FailureLine, ...]:
             alone = min(map(len, calls.values())) == 1
             if group or alone or 0 < len(numbers) < len(calls):
                 kind = "ranks_apart"
-        elif missing and len(ranks) > 1 and not _CUT.search(text):
+        elif len(ranks) < 2:
+            continue
+        elif missing and not _is_cut(text):
             absent = (rank for rank in range(max(ranks)) if rank not in ranks)
             said += f"; no timeout of {_ranks(list(islice(absent, _SHOWN)), missing)}"
-        else:
-            continue
         lines.append(FailureLine(kind, said, text.count("\n", 0, start) + 1, 1))
     return tuple(lines)
+
+
+def _is_cut(text: str) -> bool:
+    lines = text.rstrip().split("\n")
+    if _BROKEN.match(lines[-1]) is not None:
+        return True
+    return any("NCCL INFO" not in line and _CUT.match(line[:_LONGEST]) for line in lines)
 
 
 _Ranks = dict[int, set[tuple[int, str, str]]]
@@ -81,9 +94,13 @@ def _groups(text: str) -> dict[str, tuple[int, _Ranks]]:
     named: dict[tuple[str, str], set[str]] = defaultdict(set)
     for match in _GROUP.finditer(text):
         named[match["rank"], match["number"]].add(match["group"])
+    if len(set[str]().union(*named.values())) == 1:
+        # A line of which the group was left out may be of another group.
+        matches = _CALL.finditer(text)
+        named = {} if any(not named[one["rank"], one["number"]] for one in matches) else named
     found: dict[str, tuple[int, _Ranks]] = {}
     for match in _CALL.finditer(text):
-        groups = named[match["rank"], match["number"]] if named else {""}
+        groups = named.get((match["rank"], match["number"]), set()) if named else {""}
         if len(groups) != 1:
             continue
         (group,) = groups
@@ -98,3 +115,32 @@ def _groups(text: str) -> dict[str, tuple[int, _Ranks]]:
 def _ranks(ranks: list[int], count: int) -> str:
     more = f" and {count - _SHOWN} more" if count > _SHOWN else ""
     return f"rank{'s' if count > 1 else ''} {', '.join(map(str, ranks[:_SHOWN]))}{more}"
+
+
+_STALLED = re.compile(
+    r"(?:\A|[\s:])(?P<tensor>[\w./-]{1,200}) \[missing ranks: ?(?P<ranks>\d[\d, ]{0,2000})\]"
+)
+_LISTED = re.compile(r"(?:\A|.{0,40}[\s:])(?P<ranks>\d{1,6}): \[(?P<tensor>[\w./-]{1,200})[ ,\]]")
+
+
+def stalled_ranks(text: str) -> tuple[FailureLine, ...]:
+    """Return one FailureLine for each set of ranks that Horovod waits for, with the first tensor
+    that they did not submit."""
+    start = text.find("Stalled ranks:")
+    if start < 0 and "missing ranks:" not in text:
+        return ()
+    listed = text.count("\n", 0, start) if start >= 0 else None
+    found: dict[tuple[int, ...], FailureLine] = {}
+    for number, line in enumerate(text.split("\n")):
+        match = _STALLED.search(line) if "missing ranks:" in line else None
+        if match is None and listed is not None and number > listed and ": [" in line:
+            match = _LISTED.match(line)
+        if match is None:
+            continue
+        ranks = tuple(dict.fromkeys(int(one[:9]) for one in re.findall(r"\d+", match["ranks"])))
+        if ranks in found:
+            found[ranks] = found[ranks]._replace(times=found[ranks].times + 1)
+        elif len(found) < _SHOWN:
+            said = f"{match['tensor']}: missing {_ranks(list(ranks), len(ranks))}"
+            found[ranks] = FailureLine("stalled", said, number + 1, 1)
+    return tuple(found.values())

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find words of a person that a job hangs, and how far NCCL's log beside them came."""
+
+import re
+
+from nccltune.doctor.facts.log import LogHang
+
+_HANGS = re.compile(
+    r"\b(?:hangs?|hanging|hung|stuck|dead ?locks?|never returns"
+    r"|(?:freezes|frozen) (?:at|after|during|here|in|on|when))\b"
+    r"|卡住|卡死|挂起|ハング|固ま|멈(?:춤|춥|췄|추)",
+    re.IGNORECASE,
+)
+_NOT = re.compile(
+    r"\b(?:no|not|never|n't|without|longer|fix(?:es|ed)?|gone|solved|resolved|avoids?|if|may|might|can)\b"
+    r".{0,60}(?:hang|hung|stuck|free?z|dead ?lock)|(?:hang|stuck).{0,40}\b(?:gone|fixed|solved)\b",
+    re.IGNORECASE,
+)
+_BY_PROGRAM = re.compile(
+    r"NCCL (?:INFO|WARN)|^\s*[\[(<$|]|\d\d:\d\d:\d\d|\b(?:WARN|ERROR|INFO)\b|\w\(\)|^\S+: "
+)
+_MESSAGE = re.compile(r"NCCL INFO (?P<text>.{1,200})")
+# How far a rank is that logged such a message last. The first match decides.
+_STAGES = (
+    (r"Init COMPLETE|Launch mode|opCount|Init timings|AllReduce:|Broadcast:", "after its start"),
+    (r" via P2P| via direct pointer", "while GPUs of a node are joined (P2P)"),
+    (r" via SHM| via direct shared", "while ranks of a node are joined (shared memory)"),
+    (r" via NET|Connected all|NET/", "while nodes are joined (network)"),
+    (r"Bootstrap|Using network|cudaDriverVersion|set by environment", "before the ranks met"),
+)
+_LONGEST = 300
+_MOST = 1 << 20
+
+
+def told_hang(text: str) -> list[LogHang]:
+    """Return the first sentence that tells of a hang, at most one, with the end of NCCL's log."""
+    messages = list(_MESSAGE.finditer(text, max(0, len(text) - _MOST)))
+    if not messages:
+        return []
+    for line in text[:_MOST].split("\n"):
+        # Without the signs of a quotation, a title or a list.
+        words = line[:_LONGEST].lstrip(">#*- \t")
+        if _HANGS.search(words) and not _NOT.search(words) and not _BY_PROGRAM.search(words):
+            last = messages[-1]["text"].strip()
+            stages = (stage for mark, stage in _STAGES if re.search(mark, last))
+            stage = next(stages, "during its start")
+            return [LogHang(text=words.strip(), last=last[:120], stage=stage)]
+    return []

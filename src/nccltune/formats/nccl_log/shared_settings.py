@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find settings, or a version of NCCL, that ranks of one communicator have to share, and do not.
+
+A process that logs the lines around a setting and not the setting does not have it. Source: NCCL
+2.18 to 2.30.
+"""
+
+import re
+from collections import defaultdict
+from typing import NamedTuple
+
+from nccltune.formats.nccl_log.lines import find_log_line
+from nccltune.formats.nccl_log.messages import COUNTED
+
+Process = tuple[str, str]
+"""Host and number of a process."""
+VERSION = "NCCL version"
+_SHARED = re.compile(
+    r"NCCL_(?:ALGO|PROTO|(?:CUMEM(?:_HOST)?|MNNVL|NVLS|COLLNET)_ENABLE|IB_DISABLE|NET"
+    r"|(?:P2P|SHM)_DISABLE|(?:LL_|LL128_)?BUFFSIZE|NTHREADS)"
+)
+_ALWAYS = re.compile(r"NCCL_(?:ALGO|PROTO|(?:CUMEM|MNNVL|NVLS)_ENABLE|IB_DISABLE|NET)")
+"""Settings that every process logs that has them. Others are logged where they are needed."""
+_SETTING = re.compile(r"(?P<name>NCCL_\w{1,60}) set by environment to (?P<value>\S{1,80}?)\.?\s*$")
+_VERSION = re.compile(r"NCCL version (?P<value>\d[\w.+]{1,40})")
+_RANK = re.compile(
+    r"\brank (?P<rank>\d{1,9}) nranks (?P<ranks>\d{1,9}) (?:.{0,160}?commId (?P<id>0x[0-9a-f]+))?"
+    r".{0,160}- Init (?P<what>START|COMPLETE)"
+)
+_MARKS = ("Bootstrap", f"{VERSION} ", "Using network", " set by environment to ", "- Init ")
+# Lines of points alone: a person left lines of the log out.
+_LEFT_OUT = re.compile(r"^[^\w\n.\u3002]{0,8}(?:\.{1,9}|\u2026|\u3002{2,9})[^\w\n]{0,8}$", re.M)
+_LONGEST = 1000
+_SHOWN = 8
+
+
+class SettingApart(NamedTuple):
+    """A setting, and its values with the ranks and hosts of each, as words."""
+
+    name: str
+    said: str
+
+
+class SharedSettings:
+    """Settings by process of a log, of which lines were left out if `is_cut`. Call `observe` for
+    each message."""
+
+    def __init__(self, *, is_cut: bool = False) -> None:
+        self._settings: dict[str, dict[Process, str]] = defaultdict(dict)
+        self._seen: dict[str, set[Process]] = defaultdict(set)
+        # The process of each rank, by the id of the communicator ("" before NCCL 2.19) and size.
+        self._ranks: dict[tuple[str, int], dict[int, Process]] = defaultdict(dict)
+        self._is_cut = is_cut
+
+    def observe(self, process: Process, message: str) -> None:
+        """Process a message, the text after `NCCL INFO`."""
+        mark = next((one for one in _MARKS if one in message), None)
+        if mark is None:
+            return
+        message = message[:_LONGEST]
+        # Ray leaves out equal lines of other processes.
+        self._is_cut = self._is_cut or COUNTED in message
+        self._seen[mark].add(process)
+        if (match := _SETTING.search(message)) is not None:
+            if _SHARED.fullmatch(match["name"]):
+                self._settings[match["name"]].setdefault(process, match["value"])
+        elif (match := _VERSION.match(message)) is not None:
+            self._settings[VERSION].setdefault(process, match["value"])
+        elif (match := _RANK.search(message)) is not None:
+            ranks = self._ranks[match["id"] or "", int(match["ranks"])]
+            before = ranks.setdefault(int(match["rank"]), process)
+            if match["what"] == "COMPLETE":
+                self._seen["COMPLETE"].add(process)
+            if before != process:
+                # Two communicators that the log does not tell apart.
+                ranks[-1] = process
+
+    def lacking(self) -> dict[Process, set[str]]:
+        """Return the settings that a process does not have, and others of its communicator do."""
+        if self._is_cut:
+            return {}
+        whole = self._seen["Bootstrap"] & self._seen["Using network"] & self._seen["COMPLETE"]
+        found: dict[Process, set[str]] = defaultdict(set)
+        for ranks in self._communicators():
+            processes = set(ranks.values())
+            for name, values in self._settings.items():
+                if _ALWAYS.fullmatch(name) and processes & values.keys():
+                    for process in (processes & whole) - values.keys():
+                        found[process].add(name)
+        return dict(found)
+
+    def apart(self) -> list[SettingApart] | None:
+        """Return each setting that ranks do not share; None without two processes of one
+        communicator. A log without a commId has one communicator of each size, if no rank is twice
+        in it."""
+        communicators = self._communicators()
+        lacking = self.lacking()
+        found: dict[str, SettingApart] = {}
+        for ranks in communicators:
+            for name, values in self._settings.items():
+                of: dict[str, list[int]] = defaultdict(list)
+                for rank, process in sorted(ranks.items()):
+                    if process in values:
+                        of[values[process]].append(rank)
+                    elif name in lacking.get(process, ()):
+                        of["not set"].append(rank)
+                if len(of) > 1:
+                    words = (f"{value}: {_words(some, ranks)}" for value, some in of.items())
+                    found.setdefault(name, SettingApart(name, "; ".join(words)))
+        return list(found.values()) if communicators else None
+
+    def _communicators(self) -> list[dict[int, Process]]:
+        return [
+            ranks
+            for (name, size), ranks in self._ranks.items()
+            if len(set(ranks.values())) > 1 and (name or (-1 not in ranks and len(ranks) == size))
+        ]
+
+
+def settings_apart(text: str) -> list[SettingApart] | None:
+    """Return what `SharedSettings.apart` finds in a log."""
+    shared = SharedSettings(is_cut=_LEFT_OUT.search(text) is not None)
+    for line in text.split("\n"):
+        if any(mark in line for mark in _MARKS):
+            writer = find_log_line(line[:_LONGEST])
+            if writer is not None:
+                message = writer.string[writer.end() :]
+                shared.observe((writer["host"], writer["pid"]), message)
+    return shared.apart()
+
+
+def _words(some: list[int], of: dict[int, Process]) -> str:
+    hosts = list(dict.fromkeys(of[rank][0] for rank in some))
+    more = f" and {len(some) - _SHOWN} more" if len(some) > _SHOWN else ""
+    where = f"{', '.join(hosts[:2])}{' ...' if len(hosts) > 2 else ''}"
+    plural = "s" if len(some) > 1 else ""
+    return f"rank{plural} {', '.join(map(str, some[:_SHOWN]))}{more} ({where})"

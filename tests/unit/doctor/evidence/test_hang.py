@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words of a person that a job hangs."""
+
+import pytest
+
+from nccltune.doctor.evidence.parsers.hang import told_hang
+
+P2P = "n1:1:2 [0] NCCL INFO Channel 00 : 1[21000] -> 0[1000] via P2P/IPC\n"
+END = "n1:1:2 [0] NCCL INFO comm 0x1 rank 0 nranks 2 - Init COMPLETE\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "log", "stage"),
+    [
+        ("The GPUs are stuck when NCCL starts.", P2P, "while GPUs of a node are joined (P2P)"),
+        ("Training hangs after some steps", P2P + END, "after its start"),
+        ("# 分布式多机多卡训练卡住", P2P, "while GPUs of a node are joined (P2P)"),
+        ("多机训练卡住了", "a:1:2 [0] NCCL INFO Bootstrap : Using eth0\n", "before the ranks met"),
+        ("With two nodes it just hangs", "a:1:2 [0] NCCL INFO Trees [0] 1\n", "during its start"),
+    ],
+)
+def test_a_hang_that_a_person_tells_of(words: str, log: str, stage: str) -> None:
+    (found,) = told_hang(f"{words}\n{log}")
+    assert (found.text, found.stage) == (words.lstrip("# "), stage)
+    assert found.last == log.rstrip().rpartition("NCCL INFO ")[2]
+    assert told_hang(f"{log}{words}\n") == [found]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It hangs.\n",
+        f"Since then nothing hangs any more\n{P2P}".replace("nothing", "it no longer"),
+        f"It does not hang\n{P2P}",
+        f"The hang is gone with 570\n{P2P}",
+        f"n1:1:2 [0] init.cc:9 NCCL WARN Missing iommu=pt which can lead to system hang!\n{P2P}",
+        f"[10:00:01] watchdog: got stuck\n{P2P}",
+        f'  File "<frozen runpy>", line 88\n{P2P}',
+        f"We train with a frozen encoder\n{P2P}",
+        f"Bandwidth is low.\n{P2P}",
+    ],
+)
+def test_words_that_tell_of_no_hang(text: str) -> None:
+    assert told_hang(text) == []
