@@ -29,6 +29,7 @@ from nccltune.formats.reading.quantities import (
     ROUNDED_SIZES,
     Number,
     PossibleBytes,
+    rounded_sizes,
     size_of,
 )
 from nccltune.formats.reading.runs import RunFound, RunSamples
@@ -506,8 +507,7 @@ class _Rows:
         """Return the bytes of a size: the bandwidths decide what its prefix means."""
         if sizes.rounded:
             self.report.flag(FlagKind.NOTE, ROUNDED_SIZES, number)
-        if sizes.binary == sizes.decimal:
-            assert sizes.binary is not None
+        if sizes.binary is not None and sizes.binary == sizes.decimal:
             return sizes.binary
         rates = [found.value * time_us * 1e3 for role, found in bandwidths if role != "busbw"]
         fits = {
@@ -525,7 +525,10 @@ class _Rows:
                 " by another",
                 "write sizes as whole bytes",
             )
-        size = sizes.binary if self._binary else sizes.decimal
+        size = sizes.of(binary=self._binary)
+        if size is None:
+            size = sizes.of(binary=self._binary, printed=True)
+            self.report.flag(FlagKind.NOTE, rounded_sizes(sizes.slack), number)
         if size is None:
             raise CellError("the size is no whole number of bytes", "write sizes as whole bytes")
         return size

@@ -55,7 +55,7 @@ SIZES = {
     ),
     "of no power of two": (
         markdown(("size", "time (us)"), ("24.0kB", 7), ("1.1MB", 9)),
-        [24 * KIB],
+        [24 * KIB, round(1.1 * MIB)],
     ),
     "a column KiB, the unit of times in the text": (
         "Times are microseconds per\ncall.\n\n## Eager\n\n"
