@@ -458,8 +458,8 @@ def _add_file(
     heads = {_head(line, starts, content) for line in lines}
     places = ", ".join(f"{item.path}:{line}" for line in starts)
     found.hints.extend([f"{_TABLES_ARE}{places}"] if lines else [])
-    titles = [run.title for run in samples]
-    titled = not headed and all(titles) and len(set(titles)) == len(titles)
+    titles = [(run.title, run.collective, run.nodes, run.ranks) for run in samples]
+    titled = not headed and all(run.title for run in samples) and len({*titles}) == len(titles)
     for number, (run, timings) in enumerate(samples.items()):
         if lines and run.line not in heads:
             continue

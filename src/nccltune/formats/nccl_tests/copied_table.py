@@ -331,8 +331,7 @@ class CopiedTable:
             return []
         binary = self._prefixes(rows)
         slack = max((row.sizes.slack for row in rows), default=0.0)
-        # With decimal prefixes all digits are whole bytes, also those of rounded sizes.
-        printed = self._as_printed(rows, binary=binary) or (not binary and slack > _ROUGH)
+        printed = self._as_printed(rows, binary=binary)
         first = next((row for row in rows if row.sizes.rounded or printed), None)
         if first is not None:
             note = rounded_sizes(slack) if printed else ROUNDED_SIZES
@@ -406,13 +405,14 @@ class CopiedTable:
             return True
 
         def fits(*, binary: bool) -> tuple[int, int, bool]:
+            whole = all(row.sizes.of(binary=binary) is not None for row in open_rows)
             printed = self._as_printed(open_rows, binary=binary)
             sizes = [(row, row.sizes.of(binary=binary, printed=printed)) for row in open_rows]
             fit = [(row, size) for row, size in sizes if size and self._fault(row, size) is None]
             checked = sum(self._is_checked(row) for row, _ in fit)
             # Sizes that programs measure are powers of two, or few of those.
             plain = sum(size.bit_count() <= 2 for _, size in fit)
-            return checked, plain * (2 * plain >= len(open_rows)), not printed
+            return checked, plain * (2 * plain >= len(open_rows)), whole
 
         as_binary, as_decimal = fits(binary=True), fits(binary=False)
         if as_binary[0] == as_decimal[0]:
@@ -422,8 +422,15 @@ class CopiedTable:
 
     @staticmethod
     def _as_printed(rows: list[_Row], *, binary: bool) -> bool:
-        """Return whether a size is no whole number of bytes, so that all are rounded."""
-        return any(row.sizes.of(binary=binary) is None for row in rows)
+        """Return whether a size is neither whole nor a power of two, so that all are rounded.
+
+        With decimal prefixes all digits are whole bytes, also those of rounded sizes.
+        """
+        sizes = ((row.sizes.of(binary=binary), row.sizes.slack) for row in rows)
+        return any(
+            size is None or (not binary and slack > _ROUGH and size.bit_count() > 1)
+            for size, slack in sizes
+        )
 
     def _is_checked(self, row: _Row) -> bool:
         """Return whether a count or a bandwidth shows what the size of a row is."""

@@ -189,7 +189,9 @@ class TableReader:
         """Return a row whose excess of the error is a verdict: 1 wrong, 0 right, None unknown."""
         ranks, cells = self._scale.ranks, list(row)
         for at in range(9, len(row), 3):
-            if isinstance(row[at], float):
+            if self._collective is Collective.ALLTOALL and self.layout.in_place[at // 3 - 3]:
+                cells[at] = None  # NCCL has none in place, and these releases compared it anyway
+            elif isinstance(row[at], float):
                 is_wrong = row[at] > (ranks or MAX_RANKS) - 1
                 cells[at] = int(is_wrong) if ranks is not None or is_wrong else None
         return tuple(cells)
@@ -350,9 +352,11 @@ class TableReader:
             self.share,
             run.command.collective if run.command is not None else None,
         )
-        only = None if isinstance(named, Collective) else context.collective
+        titled = collective_of_title(self.found.title)
+        only = None if isinstance(named, Collective) else titled or context.collective
         if only and not contradiction(only, shape, factor, self.share, known_ranks):
-            report.flag(FlagKind.NOTE, only_collective(only), self.line)
+            if only is not titled:
+                report.flag(FlagKind.NOTE, only_collective(only), self.line)
             named = only
         self._scale = find_scale(report, self.line, self._scale_evidence(rows, named, log))
         self._fill_report()

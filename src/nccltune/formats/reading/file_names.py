@@ -62,9 +62,11 @@ def headings_apart(headings: list[str]) -> set[str]:
         collective, scale = collective_of_title(heading), scale_of_heading(heading)
         choice = named_choice(heading)
         choice = choice._replace(name="") if choice is not None and choice.is_evidence else None
-        known = collective is not None or choice is not None or any(scale)
+        known = choice is not None or any(scale) or (alike and collective is not None)
         return (collective, choice, scale) if known else None
 
+    # Beside `vLLM`, `custom all-reduce` is no other collective.
+    alike = all(map(collective_of_title, headings))
     names = [named(heading) for heading in headings]
     return {
         heading

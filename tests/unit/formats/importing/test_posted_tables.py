@@ -116,6 +116,62 @@ def test_the_mean_of_a_cell_of_several_values_is_read(
     assert [sample.time_us for sample in found.samples] == [12.5, 13.5]
 
 
+LISTS = {
+    "by a cell": (("TP", "size", "latency (us)"), ("2/4", "1K", "9/12"), ("2/4", "1M", "30/50")),
+    "by the name": (("size", "2/4 GPUs latency (us)"), ("1K", "9/12"), ("1M", "30 / 50")),
+    "named after": (
+        ("size", "us/call", "time (us) 2/4 GPUs"),
+        ("1K", 1, "9/12"),
+        ("1M", 1, "30/50"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_each_value_of_a_cell_is_of_the_run_that_names_it(name: str, tmp_path: Path) -> None:
+    data = f"All-reduce\n\n{markdown(*LISTS[name])}\nend\n"
+    found = one(tmp_path, data)
+    read = {(item.ranks, item.bytes): item.time_us for item in found.samples}
+    assert read == {(2, KIB): 9, (4, KIB): 12, (2, MIB): 30, (4, MIB): 50}
+
+
+def test_sections_of_several_scales_are_compared_by_their_titles(tmp_path: Path) -> None:
+    names, sizes = ("TP", "size", "latency (us)"), [f"{4**k}K" for k in range(6)]
+    text = ""
+    for title, times in (("vLLM", "9/12"), ("custom allreduce", "6/8")):
+        text += f"{title}\n" + markdown(names, *(("2/4", size, times) for size in sizes)) + "\n"
+    path = tmp_path / "post.md"
+    path.write_text(text)
+    found = compare_paths([path], assumed_noise=0.05)
+    assert isinstance(found, SidesCompared)
+    assert (found.first, found.second) == ("vLLM", "custom allreduce")
+    assert [[point.ratio for point in test.points] for test in found.tests] == [
+        pytest.approx([6 / 9] * 6),
+        pytest.approx([8 / 12] * 6),
+    ]
+
+
+def test_scripts_and_verbs_name_no_collective(tmp_path: Path) -> None:
+    text = "It can reduce time (bench_reduce.py):\n\nAll-gather, 8 GPUs\n\n"
+    found = one(tmp_path, text + markdown(("size", "time (us)"), ("1K", 9), ("1M", 30)))
+    assert {sample.collective for sample in found.samples} == {Collective.ALLGATHER}
+
+
+def test_a_title_tells_an_old_all_to_all_whose_results_in_place_cannot_be_right(
+    tmp_path: Path,
+) -> None:
+    text = (
+        "all_reduce is fine\n\nalltoall result\n#  size  count  type  redop  time  algbw  busbw"
+        "  error  time  algbw  busbw  error\n"
+        "268435456 1048576 float 520935 0.52 0.51 0e+00 519562 0.52 0.51 1e+00\n"
+        "536870912 2097152 float 1041974 0.52 0.51 0e+00 1041299 0.52 0.51 1e+00\n"
+    )
+    found = one(tmp_path, text)
+    assert {(item.collective, item.ranks) for item in found.samples} == {(Collective.ALLTOALL, 64)}
+    assert [item.wrong for item in found.samples if item.in_place] == [None, None]
+    assert [item.wrong for item in found.samples if not item.in_place] == [0, 0]
+
+
 def test_values_with_a_spread_have_the_measure_that_a_sentence_names(tmp_path: Path) -> None:
     text = "Summary metric: rank-0 algbw (GB/s), as before\n\n" + markdown(
         ("Size", "A: DEFAULT", "B: NCCL_NSOCKS=4", "B vs A", "> 2?"),
@@ -302,7 +358,7 @@ REFUSED = {
         "'latency(ms)': '0.95/0.91/1.01' has 3 values (write a row for each, or name them",
     ),
     "several values in a cell of a raw table": (
-        markdown(("tp size", "size", "latency(ms)"), ("2/4", "1K", "0.95/0.91")),
+        markdown(("tp size", "size", "latency(ms)"), ("2/4/8", "1K", "0.95/0.91")),
         "'latency(ms)': '0.95/0.91' has 2 values",
     ),
     "columns of settings": (

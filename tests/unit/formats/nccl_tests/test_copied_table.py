@@ -10,7 +10,7 @@ import pytest
 from nccltune.formats.importing.inputs import find_inputs, read_inputs
 from nccltune.formats.reading.context import ReadOptions
 from nccltune.formats.reading.file_report import FileKind
-from nccltune.formats.reading.table_header import with_title
+from nccltune.formats.reading.titled_header import with_title
 from nccltune.model.collective import Collective
 from tests.unit.formats.maker import Made, points
 from tests.unit.formats.reading_tools import Read, files, one, text
