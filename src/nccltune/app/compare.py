@@ -56,6 +56,7 @@ _BASE = re.compile(r"(?:py)?nccl|default|base(?:line)?|before|none|stock|vanilla
 """Names of the run with which the others in a table are compared."""
 
 
+_SETTING = re.compile(r"(?P<name>[A-Z][A-Z0-9]*_[A-Z0-9_]+)=(?P<value>[\w,.:^-]+)")
 _TABLES_ARE = "the tables are at "
 _ROW_OR_SUM = re.compile(
     r"[\s|>]*\d[\d.,]*\s?[KMG]?i?B?[\s|,]|# (?:Out of bounds|Avg bus|Collective.*d: )"
@@ -291,12 +292,22 @@ def _sides(labels: tuple[str, str], sides: list[RunsRead], assumed: float) -> Si
             hint="compare the same collective and sizes; ‹nodes› and ‹ranks› state a scale that a "
             "file does not show",
         ) from error
+    settings = [_SETTING.fullmatch(label) for label in labels]
+    stated = [
+        FactDifference(first["name"], first["value"], second["value"])
+        for first, second in [settings]
+        if first and second and first["name"] == second["name"]
+    ]
     return SidesCompared(
         first=labels[0],
         second=labels[1],
         different=list(
             dict.fromkeys(
-                [*fact_differences(here, there), *(item for test in tests for item in test.differs)]
+                [
+                    *stated,
+                    *fact_differences(here, there),
+                    *(item for test in tests for item in test.differs),
+                ]
             )
         ),
         not_shown=facts_not_shown(here, there),

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from nccltune.analyze.compared import Comparison, comparisons, is_right
 from nccltune.analyze.default_runs import ran_text
-from nccltune.analyze.result import Analysis
+from nccltune.analyze.result import Analysis, ConditionAnalysis
 from nccltune.app.analyze import AnalyzedInput
 from nccltune.cli.compare_screen import show as show_compared
 from nccltune.cli.import_screen import show_read
@@ -22,7 +22,7 @@ from nccltune.report.words import no_shapes, range_text, rate_text
 _GAP = 4
 """Neighbouring sizes with a larger ratio leave a gap in the curve."""
 _NARROW = 66
-"""On a terminal with fewer columns no table is printed, and a finding starts on its own line."""
+"""On a terminal with fewer columns a finding starts on its own line."""
 
 
 def show(found: AnalyzedInput, path: Path, stated: str = "") -> None:
@@ -128,25 +128,26 @@ def _show_conditions(analysis: Analysis, out: Console) -> None:
         top = item.saturation
         noise = percent_text(item.noise.typical) if item.noise.known else "unknown"
         sizes = range_text(first, last, "-", whole)
-        peak = rate_text(top.peak_gb_per_s) if top else ""
-        if out.width < _NARROW:
-            out.print(styled((item.title, "bold")))
-            words = f"{sizes}, {item.rounds} rounds, noise {noise}" + (
-                f", peak {peak}" if top else ""
-            )
-            hanging(out, "  ", 2, words)
-            continue
         table.add_row(
             item.title,
             sizes,
             str(item.rounds),
-            peak,
+            _peak(item),
             _reached(top.half_bytes, item.sizes, half) if top else "",
             _reached(top.ninety_bytes, item.sizes, ninety) if top else "",
             noise,
         )
-    if table.rows:
-        out.print(table)
+    out.print(table)
+
+
+def _peak(item: ConditionAnalysis) -> str:
+    """Return the highest bus bandwidth; of an unknown number of ranks algbw, if that needs none."""
+    points = item.shown.points
+    if (most := max(point.busbw_gb_per_s for point in points)) > 0:
+        return rate_text(most)
+    if item.condition.collective.counts_per_rank or item.condition.scale.ranks:
+        return ""
+    return f"{rate_text(max(point.bytes / (point.time_us * 1e3) for point in points))} (algbw)"
 
 
 def _curve_text(analysis: Analysis) -> str:

@@ -151,6 +151,30 @@ def test_sections_of_several_scales_are_compared_by_their_titles(tmp_path: Path)
     ]
 
 
+def test_mixed_rows_of_runs_at_the_same_time_are_doubtful(tmp_path: Path) -> None:
+    rows = ROWS.splitlines()
+    plain = TABLE + ROWS
+    assert one(tmp_path, plain).doubtful <= {"aborted"}
+    mixed = TABLE.replace(ROWS, "\n".join(rows[at] for at in (0, 0, 1, 0, 2, 1, 2)) + "\n")
+    assert "rows of several runs are mixed" not in str(one(tmp_path, mixed).report.flags)
+    more = [MADE.row(point) for point in points(*(MIB << k for k in range(5)))]
+    mixed = TABLE.replace(ROWS, "\n".join(more[at] for at in (0, 1, 0, 2, 1, 3, 2, 4)) + "\n")
+    assert "rows of several runs are mixed" in str(one(tmp_path, mixed).report.flags)
+
+
+def test_settings_that_name_the_sides_differ(tmp_path: Path) -> None:
+    path = tmp_path / "post.txt"
+    name = "CUDA_VISIBLE_DEVICES"
+    path.write_text(
+        f"export {name}=0,1\n./all_reduce_perf -g 8\n{TABLE}\n"
+        f"export {name}=6,7\n./all_reduce_perf -g 8\n{TABLE.replace(ROWS, slower(ROWS))}"
+    )
+    found = compare_paths([path], assumed_noise=0.05)
+    assert isinstance(found, SidesCompared)
+    differing = [(item.fact, item.first, item.second) for item in found.different]
+    assert differing == [(name, "0,1", "6,7")]
+
+
 def test_scripts_and_verbs_name_no_collective(tmp_path: Path) -> None:
     text = "It can reduce time (bench_reduce.py):\n\nAll-gather, 8 GPUs\n\n"
     found = one(tmp_path, text + markdown(("size", "time (us)"), ("1K", 9), ("1M", 30)))
