@@ -49,7 +49,7 @@ _OUT_OF_BOUNDS = re.compile(r"#?\s*Out of bounds values\s*:\s*\d")
 _BARE_LOG = re.compile(r"(?:^|\s)(?:\[\d+\] )?NCCL (?:INFO|WARN|TRACE) (?P<message>.+)")
 _TIMED = re.compile(
     r"(?<![\w.])\d+(?:\.\d+)? ?"
-    r"(?:[mnu\u00b5\u03bc]s|[mu]?sec|seconds|[GM]i?B/s|[GM]b(?:ps|/s))(?![\w/])"
+    r"(?:[mnu\u00b5\u03bc]s|[mu]?sec|seconds|\u79d2|\u6beb\u79d2|\u5fae\u79d2|[GM]i?B/s|[GM]b(?:ps|/s))(?![\w/])"
 )
 _LOOP = re.compile(r"\s*(?:for|while|until|do)\b")
 _APART = (

@@ -301,7 +301,8 @@ class _TextReader:
     def _begins_table(self) -> bool:
         """Return whether the next line is of a table, a code block or a command."""
         after = next((line.lstrip() for line in self.below if line.strip()), "")
-        return after[:1] in "#|`$~" or after.startswith("<pre") or header_of(after) is not None
+        marks = ("#", "|", "`", "$", "~", "<pre")
+        return after.startswith(marks) or header_of(after) is not None
 
     def _heads(self, text: str) -> bool:
         """Return whether the names of a table follow a line, or one more title below it."""

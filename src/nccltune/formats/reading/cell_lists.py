@@ -60,8 +60,10 @@ def plain_rows(
 
 
 def _lists(line: str) -> bool:
-    return "/" in line and any(
-        SEVERAL.fullmatch(cell) for cell in cells_of(line, separators_of(line)[0])
+    return (
+        "/" in line
+        and " NCCL " not in line
+        and any(map(SEVERAL.fullmatch, cells_of(line, separators_of(line)[0])))
     )
 
 
@@ -96,7 +98,7 @@ class _Table:
         number = lengths.pop() if len(lengths) == 1 else 1
         found = []
         for place in range(number):
-            row = []
+            row: list[str] = []
             for at, cell in enumerate(cells):
                 if at in self._columns:
                     width = len(self._columns[at])

@@ -62,7 +62,8 @@ _RATE_WORDS = re.compile(
     r"(?<![a-z])(?P<kind>alg|bus)[a-z]{0,6}[ _-]?(?:bw|bandwidth)(?![a-z])", re.IGNORECASE
 )
 MEASURED_NAME = re.compile(
-    r"(?<!mul)time|latency|busbw|algbw|bandwidth|(?<![a-z])[uµμ]s(?:ec)?\b|\bms(?:ec)?\b|_ms|GB/?s",
+    r"(?<!mul)time|latency|(?:bus|alg)[ _-]?bw|bandwidth|(?<![a-z])[uµμ]s(?:ec)?\b|\bms(?:ec)?\b"
+    r"|_ms|GB/?s",
     re.IGNORECASE,
 )
 _LEAST_KNOWN = 3

@@ -175,6 +175,19 @@ def test_settings_that_name_the_sides_differ(tmp_path: Path) -> None:
     assert differing == [(name, "0,1", "6,7")]
 
 
+@pytest.mark.parametrize("words", [9, 10, 11, 12])
+def test_a_row_cut_in_its_in_place_columns_is_read_out_of_place(words: int, tmp_path: Path) -> None:
+    *whole, last = ROWS.splitlines()
+    cut = " ".join(last.split()[:words])
+    found = one(tmp_path, TABLE.replace(ROWS, "\n".join([*whole, cut]) + "\n"))
+    sizes = [sample.bytes for sample in found.samples if not sample.in_place]
+    assert sizes == [MIB, 4 * MIB, 16 * MIB]
+    assert [sample.bytes for sample in found.samples if sample.in_place] == sizes[:-1]
+    wrong = last.replace(last.split()[5], "1.00", 1)
+    found = one(tmp_path, TABLE.replace(ROWS, "\n".join([*whole, " ".join(wrong.split()[:words])])))
+    assert found.report.unreadable == 1
+
+
 def test_scripts_and_verbs_name_no_collective(tmp_path: Path) -> None:
     text = "It can reduce time (bench_reduce.py):\n\nAll-gather, 8 GPUs\n\n"
     found = one(tmp_path, text + markdown(("size", "time (us)"), ("1K", 9), ("1M", 30)))

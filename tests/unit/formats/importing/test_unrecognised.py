@@ -99,6 +99,8 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
         (OF_NODES, "of them: n04 in 2", "nccltune compare", 2),
         (OF_NODES.replace("8", "5"), "5 pairs of nodes, each with a value, all from", "", 2),
         ("`ib_write_bw`:\n\n" + WAYS.replace("elements", "size"), "names ib_write_bw", "us", 3),
+        ("|A|4|\n|B|8|\n\n\n\n|Test|Bus BW|\n|--|--|\n|AllReduce|9 GB/s|\n", "Test, Bus BW", "", 6),
+        ("a: 40.9 \u79d2\nb: 40.9 \u79d2\nc: 40 \u79d2\n", "3 lines with times", "", 1),
         (BARRED, "columns bytes, on, off, ratio, on2: no name or unit", "'on (us)'", 1),
     ],
 )  # fmt: skip
