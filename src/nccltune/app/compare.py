@@ -52,7 +52,7 @@ _OTHER_WORD = re.compile(
 )
 
 
-_BASE = re.compile(r"(?:py)?nccl|default|base(?:line)?|before|none|stock|vanilla", re.IGNORECASE)
+BASE = re.compile(r"(?:py)?nccl|default|base(?:line)?|before|none|stock|vanilla", re.IGNORECASE)
 """Names of the run with which the others in a table are compared."""
 
 
@@ -226,7 +226,7 @@ def _beside(found: RunsRead, assumed: float) -> Iterator[BesideCompared]:
         named = _by_name(runs)
         if len(named) < 2:
             continue
-        base = next((name for name in named if _BASE.fullmatch(name)), next(iter(named)))
+        base = next((name for name in named if BASE.fullmatch(name)), next(iter(named)))
         sides = []
         for name, own in named.items():
             pair = [found._replace(runs=x) for x in (named[base], own)]

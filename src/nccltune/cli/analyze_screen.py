@@ -43,7 +43,7 @@ def show(found: AnalyzedInput, path: Path, stated: str = "") -> None:
         hanging(out, "platform   ", 11, "unknown" if unnamed else title)
         if analysis.platform.replay:
             hanging(out, "replay     ", 11, f"of {analysis.platform.replay}")
-        compared = show_analysis(analysis, out)
+        compared = show_analysis(analysis, out, foreign=part.foreign)
     if found.imported is not None:
         # What is doubtful is a finding of a single part.
         show_read(found.imported, doubtful=len(found.parts) > 1)
@@ -51,15 +51,22 @@ def show(found: AnalyzedInput, path: Path, stated: str = "") -> None:
         _next(analysis, compared, path, part.measure, stated, is_study=found.imported is None)
 
 
-def show_analysis(analysis: Analysis, out: Console) -> list[Comparison]:
-    """Print the curves, the findings and what was compared; return what was compared."""
+def show_analysis(analysis: Analysis, out: Console, *, foreign: bool = False) -> list[Comparison]:
+    """Print the curves, the findings and what was compared; return what was compared.
+
+    Of `foreign` runs, which by their name may be of another program, nothing is said of a default.
+    """
     _show_conditions(analysis, out)
-    _show_ran(analysis, out)
+    if not foreign:
+        _show_ran(analysis, out)
     modelled = [(item.title, item.model.sentence) for item in analysis.conditions if item.model]
     _show_lines(out, "model", modelled)
     _show_findings(analysis, out)
     found = comparisons(analysis)
-    _show_lines(out, "compared", [(item.where, item.text) for item in found])
+    lines = [(item.where, item.text) for item in found]
+    if foreign:
+        lines = [("", "with nothing: by their name these runs may not be of NCCL")]
+    _show_lines(out, "compared", lines)
     return found
 
 

@@ -153,3 +153,20 @@ def test_after_a_pipe_a_next_command_names_a_file(
     err = cli(verb, "-", code=None).err
     assert says in err
     assert " - " not in err
+
+
+@pytest.mark.parametrize(
+    ("names", "foreign"),
+    [(("NCCL", "Ours"), 1), (("NCCL 2.18", "NCCL 2.20"), 0), (("CustomAR", "SymmMem"), 2),
+     (("before", "after"), 0), (("base", "NCCL custom build"), 0)],
+)  # fmt: skip
+def test_nothing_is_said_of_the_default_of_runs_that_are_not_of_nccl(
+    cli: Cli, inside: Path, names: tuple[str, str], foreign: int
+) -> None:
+    rows = "".join(f"| {2**k} KiB | {40 + k} | {20 + k} |\n" for k in range(10))
+    head = f"| size | {names[0]} (us) | {names[1]} (us) |\n|---|---|---|\n"
+    (inside / "post.md").write_text(f"All-reduce, 8 GPUs, 1 node\n\n{head}{rows}")
+    out = cli("analyze", "post.md").out
+    assert out.count("runs       column") == 2
+    assert out.count("by their name these runs may not be of NCCL") == foreign
+    assert out.count("\ndefault ") == 2 - foreign

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Judge the rows of a table together: impossible times, wrong results, rows of several runs."""
 
+from itertools import pairwise
+
 from nccltune.formats.nccl_tests.columns import FlatRow
 from nccltune.formats.nccl_tests.run import MAX_RANKS
 from nccltune.formats.reading.file_report import FileReport, FlagKind
@@ -18,16 +20,17 @@ _FIRST_TIME = 7
 
 
 def are_mixed(rows: list[FlatRow]) -> bool:
-    """Return whether a table goes back to smaller sizes, and further on, more than once.
+    """Return whether a table goes back to smaller sizes, and skips some to go on, more than once.
 
-    Passes of the program (`-N`) all go to the same size. Other types start anew.
+    Passes of the program (`-N`) and runs one after the other skip none. Other types start anew.
     """
     sizes = [row[1] for row in rows if row[3:6] == rows[0][3:6]]
-    most, again, is_back = 0, 0, False
-    for size in sizes:
-        again += is_back and size > most
-        is_back = size < most
-        most = max(most, size)
+    most, again = 0, 0
+    seen: set[int] = set()
+    for before, size in pairwise(sizes):
+        seen.add(before)
+        most = max(most, before)
+        again += size > most and any(before < other < size for other in seen)
     return again > 1 and len(set(sizes)) < len(sizes)
 
 
