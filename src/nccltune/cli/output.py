@@ -140,14 +140,16 @@ def plain_table(*names: str, padding: tuple[int, int, int, int] = (0, 1, 0, 1)) 
                 return
             heads = [str(column.header).strip() for column in self.columns]
             for row in zip(*(map(str, column._cells) for column in self.columns), strict=True):
-                first, *rest = (
+                first, *rest = [
                     f"{head} {cell.strip()}".strip() if at else cell.strip()
                     for at, (head, cell) in enumerate(zip(heads, row, strict=True))
                     if cell.strip()
-                )
+                ] or [""]
                 words = f"{first}: {', '.join(rest)}" if rest else first
                 room = max(20, options.max_width)
-                lines = textwrap.wrap(unbroken(words), room, subsequent_indent="  ")
+                lines = textwrap.wrap(
+                    unbroken(words), room, subsequent_indent="  ", break_on_hyphens=False
+                )
                 yield styled("\n".join(lines).replace("\u00a0", " "))
 
     table = PlainTable(box=None, pad_edge=False, header_style="dim", padding=padding)
