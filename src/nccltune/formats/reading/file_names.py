@@ -144,6 +144,11 @@ _SIZED = re.compile(
 )
 _NEGATIONS = ("no", "not", "non", "un", "anti", "without", "sans", "wo", "never", "de")
 _MACHINES = ("node", "host")
+# `NVLS=0` is a setting that may rule the algorithm out, and never the choice of it.
+_SWITCH = re.compile(
+    rf"(?<![a-z0-9])(?:{'|'.join(_CHOICE_WORDS)})(?:_?enabled?)?\s?[=:]\s?"
+    r"(?:[01]|on|off|true|false|yes|no|enabled?|disabled?)(?![a-z0-9])"
+)
 _LONGEST_WORD = 64
 _REPEAT = re.compile(
     r"(?<![a-z])(?:run|rep(?:eat)?|trial|round|iter(?:ation)?|pass|attempt|try)[ _#-]*\d+", re.I
@@ -180,7 +185,8 @@ def named_choice(name: str) -> NamedChoice | None:
 
 def _of_part(part: str) -> NamedChoice | None:
     words: list[str] = []
-    unknown = hiding = ""
+    unknown = "" if (switch := _SWITCH.search(part.lower())) is None else switch[0]
+    hiding = ""
     for word, before in _words(part):
         pieces = None if _names_a_host(word, before) else _pieces(word)
         if pieces is None:
