@@ -170,3 +170,10 @@ def test_nothing_is_said_of_the_default_of_runs_that_are_not_of_nccl(
     assert out.count("runs       column") == 2
     assert out.count("by their name these runs may not be of NCCL") == foreign
     assert out.count("\ndefault ") == 2 - foreign
+
+
+def test_an_unknown_choice_is_named_where_nothing_is_read(cli: Cli, inside: Path) -> None:
+    text = "All-gather 16 GPUs 2 nodes, NCCL_PROTO=Simple\n\nsize,time (us)\n1024,12\n4096,21\n"
+    (inside / "post.csv").write_text(text)
+    _, err = cli("analyze", "post.csv", code=2)
+    assert "line 1 has NCCL_PROTO=Simple: nothing names the rest" in err
