@@ -226,7 +226,7 @@ def _not_saturated(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Findin
         last.bytes,
         last.bytes,
         f"bus bandwidth still grows at the largest size ({rate(last.busbw_gb_per_s)} at "
-        f"{format_bytes(last.bytes)}); measure larger sizes to see the peak",
+        f"{format_bytes(last.bytes)}); larger sizes show the peak",
         {"last_gb_per_s": last.busbw_gb_per_s},
     )
     yield _finding(analysis, shape, f"{analysis.title}: {shape.seen}")

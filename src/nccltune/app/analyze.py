@@ -6,6 +6,7 @@ Findings also use the topology of the study and doubts from its imports.
 
 import contextlib
 import hashlib
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,13 @@ from nccltune.analyze import analyze
 from nccltune.analyze.curves import ASSUMED_NOISE
 from nccltune.analyze.expected import Expectation
 from nccltune.analyze.result import Analysis, ConditionAnalysis
-from nccltune.app.compare import ChoicesCompared, FleetCompared, SidesCompared, compare_paths
+from nccltune.app.compare import (
+    BASE,
+    ChoicesCompared,
+    FleetCompared,
+    SidesCompared,
+    compare_paths,
+)
 from nccltune.app.compare_reference import ReferenceCompared
 from nccltune.app.importing import StatedFacts, studied
 from nccltune.app.nccl_model import model_curve
@@ -41,11 +48,20 @@ CALIBRATION = names.CALIBRATION
 """The file of a study with measured link efficiencies. They replace the built-in ones."""
 
 
+_NCCL = re.compile(r"(?:column|under) '[^']*[nr]ccl", re.IGNORECASE)
+_OTHERS = re.compile(
+    r"\bgloo\b|\buccl?\b|mscclpp|msccl\+\+|custom|symm_?mem|multimem|(?:one|two)[-_ ]?shot|deepep"
+    r"|nvshmem|flashinfer|\bmpi\b|\b(?:y?ours)\b",
+    re.IGNORECASE,
+)
+"""Programs and kernels that run collectives instead of NCCL."""
+
+
 class Analyzed(NamedTuple):
     """An analysis, and warnings. `measure` is a command that measures the choices.
 
     `unsaved` has the error if findings.json could not be written. `of` names the runs of a part of
-    an input: their conditions, else their files.
+    an input: their conditions, else their files. `foreign`: they may be of another program.
     """
 
     analysis: Analysis
@@ -53,6 +69,7 @@ class Analyzed(NamedTuple):
     unsaved: Sequence[UnwritableError] = ()
     measure: str = ""
     of: str = ""
+    foreign: bool = False
 
 
 class AnalyzedInput(NamedTuple):
@@ -95,7 +112,14 @@ def analyze_path(
         compared = None
         if len(parts) > 1:
             # What is doubtful in a file is known of the file, and not of which of its runs.
-            parts = [part._replace(analysis=_without_doubts(part.analysis)) for part in parts]
+            beside_nccl = any(map(_NCCL.search, (part.of for part in parts)))
+            parts = [
+                part._replace(
+                    analysis=_without_doubts(part.analysis),
+                    foreign=_is_foreign(part.of, beside_nccl=beside_nccl),
+                )
+                for part in parts
+            ]
             with contextlib.suppress(InputError):
                 compared = compare_paths(
                     [path], assumed_noise=assumed_noise, copies=given.copies, **stated._asdict()
@@ -103,6 +127,15 @@ def analyze_path(
     if isinstance(compared, ReferenceCompared):
         compared = None
     return AnalyzedInput(parts, given.imported, compared)
+
+
+def _is_foreign(name: str, *, beside_nccl: bool) -> bool:
+    """Return whether the name of runs is that of another program: a known one, or beside `NCCL`."""
+    words = name.partition("'")[2].removesuffix("'")
+    quoted = name.startswith(("column ", "under ")) and "=" not in words
+    if not quoted or BASE.match(words) or _NCCL.search(name):
+        return False
+    return beside_nccl or _OTHERS.search(words) is not None
 
 
 def _without_doubts(analysis: Analysis) -> Analysis:

@@ -52,10 +52,11 @@ _OTHER_WORD = re.compile(
 )
 
 
-_BASE = re.compile(r"(?:py)?nccl|default|base(?:line)?|before|none|stock|vanilla", re.IGNORECASE)
+BASE = re.compile(r"(?:py)?nccl|default|base(?:line)?|before|none|stock|vanilla", re.IGNORECASE)
 """Names of the run with which the others in a table are compared."""
 
 
+_SETTING = re.compile(r"(?P<name>[A-Z][A-Z0-9]*_[A-Z0-9_]+)=(?P<value>[\w,.:^-]+)")
 _TABLES_ARE = "the tables are at "
 _ROW_OR_SUM = re.compile(
     r"[\s|>]*\d[\d.,]*\s?[KMG]?i?B?[\s|,]|# (?:Out of bounds|Avg bus|Collective.*d: )"
@@ -225,7 +226,7 @@ def _beside(found: RunsRead, assumed: float) -> Iterator[BesideCompared]:
         named = _by_name(runs)
         if len(named) < 2:
             continue
-        base = next((name for name in named if _BASE.fullmatch(name)), next(iter(named)))
+        base = next((name for name in named if BASE.fullmatch(name)), next(iter(named)))
         sides = []
         for name, own in named.items():
             pair = [found._replace(runs=x) for x in (named[base], own)]
@@ -291,12 +292,22 @@ def _sides(labels: tuple[str, str], sides: list[RunsRead], assumed: float) -> Si
             hint="compare the same collective and sizes; ‹nodes› and ‹ranks› state a scale that a "
             "file does not show",
         ) from error
+    settings = [_SETTING.fullmatch(label) for label in labels]
+    stated = [
+        FactDifference(first["name"], first["value"], second["value"])
+        for first, second in [settings]
+        if first and second and first["name"] == second["name"]
+    ]
     return SidesCompared(
         first=labels[0],
         second=labels[1],
         different=list(
             dict.fromkeys(
-                [*fact_differences(here, there), *(item for test in tests for item in test.differs)]
+                [
+                    *stated,
+                    *fact_differences(here, there),
+                    *(item for test in tests for item in test.differs),
+                ]
             )
         ),
         not_shown=facts_not_shown(here, there),
@@ -458,8 +469,8 @@ def _add_file(
     heads = {_head(line, starts, content) for line in lines}
     places = ", ".join(f"{item.path}:{line}" for line in starts)
     found.hints.extend([f"{_TABLES_ARE}{places}"] if lines else [])
-    titles = [run.title for run in samples]
-    titled = not headed and all(titles) and len(set(titles)) == len(titles)
+    titles = [(run.title, run.collective, run.nodes, run.ranks) for run in samples]
+    titled = not headed and all(run.title for run in samples) and len({*titles}) == len(titles)
     for number, (run, timings) in enumerate(samples.items()):
         if lines and run.line not in heads:
             continue

@@ -8,7 +8,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from nccltune.app.importing import StatedFacts, studied
 from nccltune.app.nccl_model import why_default
+from nccltune.app.study import open_study
+from nccltune.app.tune import save_tuning, tune_study
+from nccltune.formats.importing.detect import HEAD_BYTES, kind_of
+from nccltune.formats.importing.inputs import READERS
 from nccltune.formats.tuner_config.csv_rules import FileRule, read_rules
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError, StudyError
@@ -28,7 +33,7 @@ from nccltune.tune.explain import (
     with_states,
 )
 from nccltune.tune.lint import file_issue
-from nccltune.tune.result import Tuning
+from nccltune.tune.result import TuneOptions, Tuning
 
 _FOREIGN_OCTAVE = 16
 """Sizes asked from one power of two to the next if the ends of a plugin's ranges are unknown."""
@@ -60,6 +65,11 @@ def explain_config(request: ExplainRequest) -> list[ExplainResult]:
     config, tuner = request.config, request.tuner
     if config is None and tuner is None:
         raise InputError("nothing to explain", hint="name a study, a configuration, or ‹tuner›")
+    if config is not None and config.is_file() and _is_measured(config):
+        with studied(config, StatedFacts(nodes=request.nodes, ranks=request.ranks)) as given:
+            opened = open_study(given.studies[0])
+            save_tuning(opened.study, tune_study(opened, TuneOptions()))
+            return explain_config(request._replace(config=opened.study.path))
     path, rules, header = _read(config, is_ours=tuner is None)
     low, high = request.sizes
     high = max(high, low + 1)
@@ -97,6 +107,13 @@ def explain_config(request: ExplainRequest) -> list[ExplainResult]:
                 for item in found
             ]
     return found
+
+
+def _is_measured(path: Path) -> bool:
+    """Return whether a file holds measurements, from which rules can be found."""
+    with path.open("rb") as file, contextlib.suppress(InputError):
+        return kind_of(file.read(HEAD_BYTES)) in READERS
+    return False
 
 
 def _with_reason(found: ExplainResult, study: Study, request: ExplainRequest) -> ExplainResult:

@@ -169,7 +169,8 @@ def _nothing_read(path: Path, imported: Imported, again: str) -> InputError:
     lines = [
         f"line {each.line}: {each.reason}" for item in reports for each in item.first_unreadable
     ]
-    lines += [x.sentence for report in reports for x in report.flags if x.kind in _MISSING]
+    kinds = {*_MISSING, FlagKind.CHOICE_UNKNOWN, FlagKind.CHOICE_CONFLICT}
+    lines += [x.sentence for report in reports for x in report.flags if x.kind in kinds]
     why = f": {'; '.join(lines[:3])}" if lines else ""
     return InputError(
         f"no measurement was read{why}",

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from nccltune.analyze.compared import Comparison, comparisons, is_right
 from nccltune.analyze.default_runs import ran_text
-from nccltune.analyze.result import Analysis
+from nccltune.analyze.result import Analysis, ConditionAnalysis
 from nccltune.app.analyze import AnalyzedInput
 from nccltune.cli.compare_screen import show as show_compared
 from nccltune.cli.import_screen import show_read
@@ -22,7 +22,7 @@ from nccltune.report.words import no_shapes, range_text, rate_text
 _GAP = 4
 """Neighbouring sizes with a larger ratio leave a gap in the curve."""
 _NARROW = 66
-"""On a terminal with fewer columns no table is printed, and a finding starts on its own line."""
+"""On a terminal with fewer columns a finding starts on its own line."""
 
 
 def show(found: AnalyzedInput, path: Path, stated: str = "") -> None:
@@ -43,7 +43,7 @@ def show(found: AnalyzedInput, path: Path, stated: str = "") -> None:
         hanging(out, "platform   ", 11, "unknown" if unnamed else title)
         if analysis.platform.replay:
             hanging(out, "replay     ", 11, f"of {analysis.platform.replay}")
-        compared = show_analysis(analysis, out)
+        compared = show_analysis(analysis, out, foreign=part.foreign)
     if found.imported is not None:
         # What is doubtful is a finding of a single part.
         show_read(found.imported, doubtful=len(found.parts) > 1)
@@ -51,15 +51,22 @@ def show(found: AnalyzedInput, path: Path, stated: str = "") -> None:
         _next(analysis, compared, path, part.measure, stated, is_study=found.imported is None)
 
 
-def show_analysis(analysis: Analysis, out: Console) -> list[Comparison]:
-    """Print the curves, the findings and what was compared; return what was compared."""
+def show_analysis(analysis: Analysis, out: Console, *, foreign: bool = False) -> list[Comparison]:
+    """Print the curves, the findings and what was compared; return what was compared.
+
+    Of `foreign` runs, which by their name may be of another program, nothing is said of a default.
+    """
     _show_conditions(analysis, out)
-    _show_ran(analysis, out)
+    if not foreign:
+        _show_ran(analysis, out)
     modelled = [(item.title, item.model.sentence) for item in analysis.conditions if item.model]
     _show_lines(out, "model", modelled)
     _show_findings(analysis, out)
     found = comparisons(analysis)
-    _show_lines(out, "compared", [(item.where, item.text) for item in found])
+    lines = [(item.where, item.text) for item in found]
+    if foreign:
+        lines = [("", "with nothing: by their name these runs may not be of NCCL")]
+    _show_lines(out, "compared", lines)
     return found
 
 
@@ -128,25 +135,26 @@ def _show_conditions(analysis: Analysis, out: Console) -> None:
         top = item.saturation
         noise = percent_text(item.noise.typical) if item.noise.known else "unknown"
         sizes = range_text(first, last, "-", whole)
-        peak = rate_text(top.peak_gb_per_s) if top else ""
-        if out.width < _NARROW:
-            out.print(styled((item.title, "bold")))
-            words = f"{sizes}, {item.rounds} rounds, noise {noise}" + (
-                f", peak {peak}" if top else ""
-            )
-            hanging(out, "  ", 2, words)
-            continue
         table.add_row(
             item.title,
             sizes,
             str(item.rounds),
-            peak,
+            _peak(item),
             _reached(top.half_bytes, item.sizes, half) if top else "",
             _reached(top.ninety_bytes, item.sizes, ninety) if top else "",
             noise,
         )
-    if table.rows:
-        out.print(table)
+    out.print(table)
+
+
+def _peak(item: ConditionAnalysis) -> str:
+    """Return the highest bus bandwidth; of an unknown number of ranks algbw, if that needs none."""
+    points = item.shown.points
+    if (most := max(point.busbw_gb_per_s for point in points)) > 0:
+        return rate_text(most)
+    if item.condition.collective.counts_per_rank or item.condition.scale.ranks:
+        return ""
+    return f"{rate_text(max(point.bytes / (point.time_us * 1e3) for point in points))} (algbw)"
 
 
 def _curve_text(analysis: Analysis) -> str:

@@ -28,7 +28,7 @@ Examples:
 
 
 @verb(epilog=EPILOG)
-@click.argument("config", required=False, type=PATH, metavar="[STUDY|CONFIG]")
+@click.argument("config", required=False, type=PATH, metavar="[STUDY|CONFIG|FILE]")
 @click.option("--tuner", help="Any tuner plugin  [default: ours]", **FILE)
 @option("--nccl-version", more=" to play  [default: that of the rules]")
 @scale_options(" of the communicator.")
@@ -46,9 +46,9 @@ Examples:
 def command(request: ExplainRequest, sizes: str) -> None:
     """Load a tuner plugin as NCCL would and print what it decides, to the byte.
 
-    The argument is a study or a tuner configuration; the plugin reads it through
-    NCCL_TUNER_CONFIG_FILE. The plugin runs in a process of its own: one that crashes or hangs is
-    named and does no harm. `default` means that NCCL decides.
+    The argument is a study, a tuner configuration, or a file of measurements, whose rules are found
+    first; the plugin reads them through NCCL_TUNER_CONFIG_FILE. The plugin runs in a process of its
+    own: one that crashes or hangs is named and does no harm. `default` means that NCCL decides.
     """
     from nccltune.app.explain import explain_config
     from nccltune.model.sizes import parse_range

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 import msgspec
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 
 from nccltune.cli.verbosity import is_quiet
@@ -119,10 +119,40 @@ def _console(**options: Any) -> Console:
 
 
 def plain_table(*names: str, padding: tuple[int, int, int, int] = (0, 1, 0, 1)) -> Table:
-    """Return a table without lines; columns `>name` (right) and `<name` never wrap."""
+    """Return a table without lines; columns `>name` (right) and `<name` never wrap.
+
+    Where it is too narrow for those, each row takes lines of its own: no figure is cut.
+    """
+    from rich.measure import Measurement
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=padding)
+    class PlainTable(Table):
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+            wide = options.update(max_width=10_000)
+            between = padding[1] + padding[3]
+            width = -between
+            for column in self.columns:
+                cells = [Measurement.get(console, wide, cell) for cell in column._cells]
+                cells.append(Measurement.get(console, wide, column.header))
+                width += max(cell[column.no_wrap] for cell in cells) + between
+            if width <= options.max_width or not self.rows:
+                yield from super().__rich_console__(console, options)
+                return
+            heads = [str(column.header).strip() for column in self.columns]
+            for row in zip(*(map(str, column._cells) for column in self.columns), strict=True):
+                first, *rest = [
+                    f"{head} {cell.strip()}".strip() if at else cell.strip()
+                    for at, (head, cell) in enumerate(zip(heads, row, strict=True))
+                    if cell.strip()
+                ] or [""]
+                words = f"{first}: {', '.join(rest)}" if rest else first
+                room = max(20, options.max_width)
+                lines = textwrap.wrap(
+                    unbroken(words), room, subsequent_indent="  ", break_on_hyphens=False
+                )
+                yield styled("\n".join(lines).replace("\u00a0", " "))
+
+    table = PlainTable(box=None, pad_edge=False, header_style="dim", padding=padding)
     for name in names:
         sign = name[:1] if name[:1] in "<>" else ""
         table.add_column(

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from nccltune.app.workload import GroupUse, WorkloadSummary
     from nccltune.workload.table import Workload
 
-_NARROW = 66
-"""On a terminal with fewer columns, a collective and its sizes are two lines."""
 _LINES = 6
 """Most lines on what was not read."""
 
@@ -67,12 +65,9 @@ def _show_group(use: GroupUse, found: WorkloadSummary, out: Console) -> None:
     hanging(out, "", 2, harmless(use.title), "bold")
     shown = found.largest(use)
     form = size_form(size for item in shown for size in (item.low, item.high))
-    is_narrow, is_timed = out.width < _NARROW, any(item.time_us is not None for item in shown)
+    is_timed = any(item.time_us is not None for item in shown)
     columns = [">calls", ">time" if is_timed else ">bytes", ">share"]
-    if is_narrow:
-        table = plain_table("collective", *columns)
-    else:
-        table = plain_table("<  collective", "<sizes", *([">bytes"] * is_timed), *columns)
+    table = plain_table("<  collective", "<sizes", *([">bytes"] * is_timed), *columns)
     for item in shown:
         sizes = range_text(item.low, item.high, "-", form)
         # With three digits, 4776 calls would be `4,780`, which looks exact.
@@ -83,11 +78,8 @@ def _show_group(use: GroupUse, found: WorkloadSummary, out: Console) -> None:
             time = "?" if item.time_us is None else time_text(item.time_us)
         part = found.share(item)
         share = "?" if part is None else share_text(part)
-        cells = [calls, time, share]
-        if is_narrow:
-            table.add_row(f"{item.operation.prose}\n {sizes}", *cells)
-        else:
-            table.add_row(f"  {item.operation.prose}", sizes, *([total] * is_timed), *cells)
+        cells = [*([total] * is_timed), calls, time, share]
+        table.add_row(f"  {item.operation.prose}", sizes, *cells)
     out.print(table)
     if len(use.ranges) > len(shown):
         out.print(f"  and {len(use.ranges) - len(shown)} smaller rows (--json has all)")

@@ -180,3 +180,27 @@ def test_a_topology_in_the_text_of_the_results_gives_what_the_links_allow(
     words = "".join(cli("analyze", "post.txt"))
     assert "topo.txt: does not name the speed of NIC mlx5_0" in words
     assert "/nccltune-" not in words
+
+
+@pytest.mark.parametrize(
+    ("names", "foreign"),
+    [(("NCCL", "Ours"), 1), (("NCCL 2.18", "NCCL 2.20"), 0), (("CustomAR", "SymmMem"), 2),
+     (("before", "after"), 0), (("base", "NCCL custom build"), 0)],
+)  # fmt: skip
+def test_nothing_is_said_of_the_default_of_runs_that_are_not_of_nccl(
+    cli: Cli, inside: Path, names: tuple[str, str], foreign: int
+) -> None:
+    rows = "".join(f"| {2**k} KiB | {40 + k} | {20 + k} |\n" for k in range(10))
+    head = f"| size | {names[0]} (us) | {names[1]} (us) |\n|---|---|---|\n"
+    (inside / "post.md").write_text(f"All-reduce, 8 GPUs, 1 node\n\n{head}{rows}")
+    out = cli("analyze", "post.md").out
+    assert out.count("runs       column") == 2
+    assert out.count("by their name these runs may not be of NCCL") == foreign
+    assert out.count("\ndefault ") == 2 - foreign
+
+
+def test_an_unknown_choice_is_named_where_nothing_is_read(cli: Cli, inside: Path) -> None:
+    text = "All-gather 16 GPUs 2 nodes, NCCL_PROTO=Simple\n\nsize,time (us)\n1024,12\n4096,21\n"
+    (inside / "post.csv").write_text(text)
+    _, err = cli("analyze", "post.csv", code=2)
+    assert "line 1 has NCCL_PROTO=Simple: nothing names the rest" in err

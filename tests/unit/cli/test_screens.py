@@ -46,6 +46,44 @@ def study_at(path: Path) -> Study:
     return study_of(path, measure(grid, lambda size: fast if size < 1 << 13 else slow, noise=0.01))
 
 
+@pytest.mark.parametrize("width", [30, 40, 80, 120])
+def test_no_figure_of_a_table_is_cut(width: int) -> None:
+    rows = [("all-reduce, 16 nodes, 128 ranks", "1 KiB - 512 MiB", "391.2 GB/s", "unknown"),
+            ("all-gather, 2 nodes", "8 MiB", "", "3.1 %")]  # fmt: skip
+    table = output.plain_table("<collective", ">sizes", ">peak", "<noise")
+    for row in rows:
+        table.add_row(*row)
+    file = io.StringIO()
+    output.PlainConsole(file=file, width=width, force_terminal=True, color_system=None).print(table)
+    lines = [line.rstrip() for line in file.getvalue().splitlines()]
+    assert max(map(len, lines)) <= width
+    words = " ".join(" ".join(lines).split())
+    assert all(cell in words for row in rows for cell in row[1:])
+    stacked = "all-gather, 2 nodes: sizes 8 MiB, noise 3.1 %"
+    assert (stacked in words) is (width < 80)
+
+
+def test_a_bandwidth_is_shown_for_one_size_and_for_unknown_ranks(tmp_path: Path, cli: Cli) -> None:
+    path = tmp_path / "post.md"
+    for text, peak in (
+        ("All-reduce, 8 GPUs\n\n| size | time (us) |\n|--|--|\n| 1G | 8142.6 |\n", "231 GB/s"),
+        ("All-reduce\n\n| size | time (us) |\n|--|--|\n| 1G | 8142.6 |\n", "132 GB/s (algbw)"),
+    ):
+        path.write_text(text)
+        assert peak in cli("analyze", path).out
+
+
+def test_a_posted_table_is_explained_by_the_rules_found_in_it(tmp_path: Path, cli: Cli) -> None:
+    rows = "".join(f"| {4**k} KiB | {100 + k} | {50 + k} |\n" for k in range(7))
+    path = tmp_path / "post.md"
+    path.write_text(
+        f"All-reduce, 2 nodes, 16 GPUs (us)\n\n| size | default | Tree/LL |\n|--|--|--|\n{rows}"
+    )
+    out = cli("explain", path).out
+    assert "allreduce     2 nodes, 16 ranks" in out
+    assert re.search(r"1.00 KiB - 4.00 MiB +tree/ll", out)
+
+
 def test_tune_labels_the_interval_the_gains_of_single_sizes_and_the_sms(shown: Shown) -> None:
     lines = shown(lambda: rule_screen.show_tuning(tuning()), 120)
     rules = [line for line in lines if "x  95 % CI" in line]

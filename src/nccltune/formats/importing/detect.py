@@ -11,9 +11,10 @@ from nccltune.formats.importing.environments import is_environment
 from nccltune.formats.importing.foreign_programs import foreign_program
 from nccltune.formats.importing.raw_header import is_row as is_raw_row
 from nccltune.formats.nccl_log.lines import find_log_line
+from nccltune.formats.reading.cell_lists import plain_rows
 from nccltune.formats.reading.file_report import FileKind
-from nccltune.formats.reading.pairs import rows_of_pairs
-from nccltune.formats.reading.table_header import MEASURED, header_of, measure_of, with_title
+from nccltune.formats.reading.table_header import MEASURED, header_of
+from nccltune.formats.reading.titled_header import measure_of, with_title
 from nccltune.formats.text.diffs import is_added, is_diff, old_line
 from nccltune.formats.text.lines import check_text, encoding_of, line_blocks
 from nccltune.formats.text.prefixes import strip_prefix
@@ -62,7 +63,7 @@ def kind_of(head: bytes) -> FileKind:
     lines = [line for line in text.split("\n") if line.strip()]
     if is_diff(text) or is_added(text):
         lines = [old_line(line) for line in lines]
-    lines = [line for _, own in rows_of_pairs([(1, lines)], text) for line in own]
+    lines = [line for _, own in plain_rows([(1, lines)], text) for line in own]
     content = next((line for line in lines if not line.startswith("#")), "").strip()
     if content.startswith("numCycle,") or (content[:1] in "[{" and set(_keys(text)) >= _RCCL_KEYS):
         return FileKind.RCCL_RESULTS

@@ -76,6 +76,7 @@ FOREIGN_PROGRAMS = (
         "the communication log of DeepSpeed",
         "collectives of a training run, timed by DeepSpeed",
         re.compile(r"\bComm\. Op\s+Message Size\b"),
+        f"{_NEEDED}; what a job sends, from a trace or NCCL's log: nccltune workload show",
     ),
     ForeignProgram(
         "nvbandwidth",

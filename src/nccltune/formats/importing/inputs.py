@@ -29,12 +29,12 @@ from nccltune.formats.nccl_tests.json_results import read_json
 from nccltune.formats.nccl_tests.process_logs import read_process_logs
 from nccltune.formats.nccl_tests.rccl_results import read_rccl_results
 from nccltune.formats.nccl_tests.text import read_text
-from nccltune.formats.reading.collective_names import collective_of_title
+from nccltune.formats.reading.collective_names import collective_of_text
 from nccltune.formats.reading.context import Context, Copies, Progress, Reader, ReadOptions
 from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind
 from nccltune.formats.reading.named_version import version_of_text
 from nccltune.formats.reading.runs import RunSamples
-from nccltune.formats.reading.table_header import measure_of
+from nccltune.formats.reading.titled_header import measure_of
 from nccltune.formats.text.lines import CHUNK_BYTES, encoding_of
 from nccltune.model.errors import InputError
 from nccltune.study import names
@@ -267,7 +267,7 @@ def _prepare(file: BinaryIO, report: FileReport, context: Context) -> Reader | N
         report.refuse("is empty")
         return None
     text = head.decode(encoding_of(head[:4]), errors="replace")
-    context.collective, context.unit = collective_of_title(text), measure_of(text)
+    context.collective, context.unit = collective_of_text(text), measure_of(text)
     context.nccl = version_of_text(text)
     try:
         report.kind = kind_of(head)

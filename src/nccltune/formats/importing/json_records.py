@@ -14,13 +14,14 @@ from nccltune.formats.importing.raw_csv import read_raw_blocks
 from nccltune.formats.nccl_tests.text import read_blocks
 from nccltune.formats.reading.collective_names import collective_of_title
 from nccltune.formats.reading.context import Context
-from nccltune.formats.reading.file_report import FileKind
+from nccltune.formats.reading.file_report import FileKind, FlagKind
 from nccltune.formats.reading.runs import RunSamples
 from nccltune.formats.reading.table_header import MEASURED, Header, column_of, header_of
 from nccltune.formats.text.lines import encoding_of
 
 MOST_BYTES = 64 << 20
 _COMMENT = re.compile(r"(?<=[\s,{\[])//[^\n]*")
+_MARK = re.compile(r'\\\\.|["{}\[\]]')
 _FENCE = re.compile(r"^\s*```.*")
 _FRACTION = re.compile(r"-?\d+\.(\d+)")
 _MOST_DEPTH = 8
@@ -31,8 +32,11 @@ _Fields = dict[str, str]
 _Found = tuple[int, _Fields]
 
 
-def json_documents(text: str) -> Iterator[tuple[int, int, object]]:
-    """Yield the objects and lists that begin a line: first line, last line and value."""
+def json_documents(text: str, cut: list[int] | None = None) -> Iterator[tuple[int, int, object]]:
+    """Yield the objects and lists that begin a line: first line, last line and value.
+
+    The last one may be cut off: its whole parts are yielded, and its first line is added to `cut`.
+    """
     if text.lstrip()[:1] in ("{", "["):
         text = _COMMENT.sub("", text)
     decoder, at, line = json.JSONDecoder(), 0, 1
@@ -43,8 +47,12 @@ def json_documents(text: str) -> Iterator[tuple[int, int, object]]:
         if text[start : start + 1] in ("{", "["):
             try:
                 value, after = decoder.raw_decode(text, start)
-            except (ValueError, RecursionError):
+            except (ValueError, RecursionError) as error:
                 value, after = None, start
+                if isinstance(error, json.JSONDecodeError) and not text[error.pos :].strip("`. \n"):
+                    value, after = _whole_parts(text[start : error.pos]), len(text)
+                    if value and cut is not None:
+                        cut.append(line)
             if value:
                 last = line + text.count("\n", start, after)
                 yield line, last, value
@@ -52,6 +60,27 @@ def json_documents(text: str) -> Iterator[tuple[int, int, object]]:
                 end = len(text) if end < 0 else end
                 line = last
         at, line = end + 1, line + 1
+
+
+def _whole_parts(text: str) -> object:
+    """Return the value of a document that is cut off, without what is not whole; else None."""
+    open_marks: list[str] = []
+    end, marks, in_text = 0, "", False
+    for match in _MARK.finditer(text):
+        mark = match[0]
+        if mark == '"':
+            in_text = not in_text
+        elif in_text or mark[0] == "\\":
+            continue
+        elif mark in "{[":
+            open_marks.append("}" if mark == "{" else "]")
+        elif open_marks:
+            open_marks.pop()
+            end, marks = match.end(), "".join(reversed(open_marks))
+    try:
+        return json.loads(text[:end] + marks) if end else None
+    except (ValueError, RecursionError):
+        return None
 
 
 def records_of(value: object, line: int) -> Iterator[_Found]:
@@ -121,7 +150,8 @@ def read_json_records(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
     tables: dict[tuple[int, tuple[str, ...]], list[_Found]] = {}
     taken: set[int] = set()
     part = end = 0
-    for first, last, value in json_documents(text):
+    cut: list[int] = []
+    for first, last, value in json_documents(text, cut):
         # Text between two documents begins another run, as in a page that shows several.
         part += any(re.search(r"\w", _FENCE.sub("", line)) for line in lines[end : first - 1])
         for line, fields in records_of(value, first):
@@ -142,6 +172,8 @@ def read_json_records(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
         else:
             before = [block for block in others if block[0] < found[0][0]]
             yield from read_blocks([*before, *_as_copies(header, found)], context)
+    for line in cut:
+        context.report.flag(FlagKind.ABORTED, "JSON is cut off: its whole records are read", line)
     context.report.kind = FileKind.JSON_RECORDS
 
 

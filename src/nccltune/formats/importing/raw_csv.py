@@ -17,18 +17,19 @@ from nccltune.formats.importing.raw_header import (
 )
 from nccltune.formats.importing.raw_row import RawColumn, RawRow
 from nccltune.formats.nccl_log.run_settings import NcclLog
+from nccltune.formats.reading.cell_lists import plain_rows
 from nccltune.formats.reading.choice_evidence import Label, find_label
 from nccltune.formats.reading.collective_names import collective_of_title, only_collective
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_names import headings_apart, scale_of_heading
 from nccltune.formats.reading.file_report import FileKind, FlagKind
-from nccltune.formats.reading.pairs import rows_of_pairs
 from nccltune.formats.reading.platform_facts import PlatformFacts
 from nccltune.formats.reading.quantities import (
     BINARY_PREFIXES,
     ROUNDED_SIZES,
     Number,
     PossibleBytes,
+    rounded_sizes,
     size_of,
 )
 from nccltune.formats.reading.runs import RunFound, RunSamples
@@ -86,7 +87,7 @@ def read_raw_csv(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
     file.seek(0)
     blocks = line_blocks(file, too_long=too_long, progress=context.progress)
     head_text = head.decode(encoding_of(head[:4]), errors="replace")
-    yield from read_raw_blocks(rows_of_pairs(blocks, head_text), context)
+    yield from read_raw_blocks(plain_rows(blocks, head_text), context)
 
 
 def read_raw_blocks(
@@ -166,7 +167,7 @@ def _readers(
     context.report.tables += 1
     context.report.heads.add(line)
     readers = [
-        _Rows(each, context, line, heading, title, apart=heading in apart)
+        _Rows(each, context, line, heading, title, apart=heading in apart - {title})
         for heading, each in runs or [("", header)]
     ]
     for reader in readers[1:]:
@@ -308,9 +309,11 @@ class _Rows:
         run = self._runs.get(key)
         if run is None:
             run = self._runs[key] = RunFound(self.source)
-            run.heading, run.facts = self.heading, self._facts
+            # The titles of all sections together say which are repeats.
+            run.heading = self.heading if self.heading != self.title else ""
+            run.facts = self._facts
             run.title = ", ".join(filter(None, (self.title.rstrip(": "), self._variant)))
-            run.line = self.line if self.heading else 0
+            run.line = self.line if run.heading else 0
             run.collective, run.registered = sample.collective, sample.registered
             run.nodes, run.ranks = sample.nodes, sample.ranks
             run.pipe_ops = sample.pipe_ops
@@ -506,8 +509,7 @@ class _Rows:
         """Return the bytes of a size: the bandwidths decide what its prefix means."""
         if sizes.rounded:
             self.report.flag(FlagKind.NOTE, ROUNDED_SIZES, number)
-        if sizes.binary == sizes.decimal:
-            assert sizes.binary is not None
+        if sizes.binary is not None and sizes.binary == sizes.decimal:
             return sizes.binary
         rates = [found.value * time_us * 1e3 for role, found in bandwidths if role != "busbw"]
         fits = {
@@ -525,7 +527,10 @@ class _Rows:
                 " by another",
                 "write sizes as whole bytes",
             )
-        size = sizes.binary if self._binary else sizes.decimal
+        size = sizes.of(binary=self._binary)
+        if size is None:
+            size = sizes.of(binary=self._binary, printed=True)
+            self.report.flag(FlagKind.NOTE, rounded_sizes(sizes.slack), number)
         if size is None:
             raise CellError("the size is no whole number of bytes", "write sizes as whole bytes")
         return size

@@ -3,6 +3,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
@@ -48,7 +49,7 @@ _OUT_OF_BOUNDS = re.compile(r"#?\s*Out of bounds values\s*:\s*\d")
 _BARE_LOG = re.compile(r"(?:^|\s)(?:\[\d+\] )?NCCL (?:INFO|WARN|TRACE) (?P<message>.+)")
 _TIMED = re.compile(
     r"(?<![\w.])\d+(?:\.\d+)? ?"
-    r"(?:[mnu\u00b5\u03bc]s|[mu]?sec|seconds|[GM]i?B/s|[GM]b(?:ps|/s))(?![\w/])"
+    r"(?:[mnu\u00b5\u03bc]s|[mu]?sec|seconds|\u79d2|\u6beb\u79d2|\u5fae\u79d2|[GM]i?B/s|[GM]b(?:ps|/s))(?![\w/])"
 )
 _LOOP = re.compile(r"\s*(?:for|while|until|do)\b")
 _APART = (
@@ -70,6 +71,19 @@ _LISTED = re.compile(
     r"(?:[-*+\u2022]\s|\d{1,2}[.)]\s)?\s*(?P<label>[^\s|=:][^|=:]{0,59}?)\s*(?::|=|->|\u2192|\s[-\u2013]\s)"
     r"\s*[~\u2248]?(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>[GM]i?B/s|[GM]bps|[mu\u00b5\u03bc]s)?[.,;]?"
 )
+# `node17,node23   49.3  # another rack`
+_HOST = r"(?=[\w.-]{0,60}\d)[A-Za-z][\w.-]{1,60}"
+_PAIR = re.compile(
+    rf"(?P<first>{_HOST})\s*(?:,|<?-+>|\u2194|\u2192|<=>|\band\b|/|\s)\s*(?P<second>{_HOST})"
+    r"[\s:=|,]{1,40}(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>[GM]i?[Bb](?:/s|ps))?\s*(?:[#(].*)?"
+)
+_GAP = 1.2
+"""The least ratio between the values of slow pairs and those of others."""
+_TOOL = re.compile(
+    r"\b(?:ib_(?:write|read|send)_(?:bw|lat)|iperf3?|nvbandwidth|p2pBandwidthLatencyTest"
+    r"|osu_[a-z_]{2,24}|rperf|qperf)\b"
+)
+"""Programs that measure no collective of NCCL."""
 _MEASURE = re.compile(
     r"\b(?:busbw|algbw|(?:bus|alg\w*) ?(?:bandwidth|bw)|bandwidth|throughput|latency)\b",
     re.IGNORECASE,
@@ -157,11 +171,11 @@ def describe(text: str) -> Described:
             "give an output with its numbers",
             cut,
         )
-    if (values := _of_list(lines)) is not None:
+    if (values := _of_pairs(lines) or _of_list(lines)) is not None:
         return values
     tables = sorted(_tables(lines), key=lambda table: not (table.measured or table.sized))
     if tables and (tables[0].measured or tables[0].sized):
-        return _of_table(tables[0])
+        return _named_for(_TOOL.search(text), _of_table(tables[0]))
     if (found := _of_test(text)) is not None:
         return found
     if (match := _START.search(text)) is not None:
@@ -225,6 +239,54 @@ def _of_list(lines: list[str]) -> Described | None:
             return _listed_values(values, units.pop() or "", _MEASURE.search(title), first)
         found, above = [], line
     return None
+
+
+def _named_for(tool: re.Match[str] | None, found: Described) -> Described:
+    """Return a description of a table with the only other program that its text names."""
+    if tool is None:
+        return found
+    return found._replace(
+        message=f"{found.message} (the text names {tool[0]}, which runs no collective of NCCL)"
+    )
+
+
+def _of_pairs(lines: list[str]) -> Described | None:
+    """Describe a list of pairs of nodes with a value each; None without one."""
+    found = [
+        (at, match) for at, line in enumerate(lines, 1) if (match := _PAIR.fullmatch(line.strip()))
+    ]
+    values = {(match["first"], match["second"]): float(match["value"]) for _, match in found}
+    if len(values) < _LEAST or len(values) < len(found) or min(values.values()) <= 0:
+        return None
+    if len({match["unit"] for _, match in found}) > 1:
+        return None
+    unit = f" {found[0][1]['unit']}" if found[0][1]["unit"] else ""
+    ranked = sorted(values, key=values.__getitem__)
+    steps = [values[after] / values[before] for before, after in pairwise(ranked)]
+    split = steps.index(max(steps)) + 1
+    message = f"lists {len(values)} pairs of nodes, each with a value"
+    if max(steps) < _GAP:
+        message += f", all from {values[ranked[0]]:g} to {values[ranked[-1]]:g}{unit}"
+    else:
+        low, high = ranked[:split], ranked[split:]
+        of_low, of_high = Counter(node for pair in low for node in pair), {*sum(high, ())}
+        parts = [f"{len(pairs)} at {_range(values, pairs)}{unit}" for pairs in (low, high)]
+        message += f": {', '.join(parts)}"
+        alone = [
+            f"{node} in {number}"
+            for node, number in of_low.items()
+            if number > 1 and node not in of_high
+        ]
+        if alone:
+            message += f"; only in the lower ones, and in several of them: {', '.join(alone[:5])}"
+    return Described(
+        message, "give the outputs of the pairs in a folder: nccltune compare FOLDER", found[0][0]
+    )
+
+
+def _range(values: dict[tuple[str, str], float], pairs: list[tuple[str, str]]) -> str:
+    ends = dict.fromkeys(f"{values[pair]:g}" for pair in (pairs[0], pairs[-1]))
+    return " to ".join(ends)
 
 
 def _listed_values(

@@ -10,6 +10,7 @@ wrapped.py              join lines that a terminal wrapped
 copied_table.py         copies of a table: Markdown, CSV, TSV, other column names
 columns.py              the columns of a table, from its header lines
 table.py                convert rows to samples
+rows.py                 judge the rows of a table together
 checks.py               check that a table is consistent
 rank_bounds.py          the numbers of ranks that a table's numbers allow
 collective_evidence.py  find the collective that a table measures

@@ -238,13 +238,17 @@ class TableColumns:
         return Row(number, size, count, dtype, plain, root_rank, at, timings, ran)
 
     def shortened(self, line: str, number: int) -> Row:
-        """Read a row that ends after its out-of-place columns, as cut pastes do.
+        """Read a row that ends after or inside of its in-place columns, as cut pastes do.
 
         Raises BadRowError if it is no such row.
         """
         if len(self.groups) != 2 or self.stamped or self.names_choice or self.in_place[0]:
             raise BadRowError("the layout has no second group of columns at its end")
-        return self.row(f"{line} {' '.join(_NOTHING for _ in self.groups[1])}", number)
+        words = line.split()
+        if len(words) < min(self.groups[1].values()) - 1:
+            raise BadRowError("the row has no time")
+        whole = words[: min(self.groups[1].values()) - self._blank_redop(words)]
+        return self.row(" ".join([*whole, *(_NOTHING for _ in self.groups[1])]), number)
 
     def _split(self, token: list[str]) -> tuple[dict[str, str], list[str]]:
         """Return the columns before the times by name, and the words from the first time on.

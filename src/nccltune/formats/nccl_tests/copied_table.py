@@ -21,10 +21,12 @@ from nccltune.formats.nccl_tests.columns import (
 from nccltune.formats.reading.file_report import FileReport, FlagKind
 from nccltune.formats.reading.quantities import (
     BINARY_PREFIXES,
+    DECIMAL_PREFIXES,
     ROUNDED_SIZES,
     Number,
     PossibleBytes,
     bandwidth_of,
+    rounded_sizes,
     size_of,
     time_of,
     whole_of,
@@ -328,17 +330,16 @@ class CopiedTable:
             self.report.cannot_read(rows[0].line, rows[0].text, mixed, len(rows))
             return []
         binary = self._prefixes(rows)
-        # One size that is no power of two leaves open what the rounded ones are.
-        is_open = any((row.sizes.binary if binary else row.sizes.decimal) is None for row in rows)
-        first = next((row for row in rows if row.sizes.rounded), None)
-        if first is not None and not is_open:
-            self.report.flag(FlagKind.NOTE, ROUNDED_SIZES, first.line)
+        slack = max((row.sizes.slack for row in rows), default=0.0)
+        printed = self._as_printed(rows, binary=binary)
+        first = next((row for row in rows if row.sizes.rounded or printed), None)
+        if first is not None:
+            note = rounded_sizes(slack) if printed else ROUNDED_SIZES
+            self.report.flag(FlagKind.NOTE, note, first.line)
         found, lost = [], 0
         rough: list[tuple[Number, Number]] = []
         for row in rows:
-            size = row.sizes.binary if binary else row.sizes.decimal
-            if is_open and (row.sizes.binary_rounded if binary else row.sizes.rounded):
-                size = None
+            size = row.sizes.of(binary=binary, printed=printed)
             if size is None or (fault := self._fault(row, size)) is not None:
                 reason = fault if size is not None else "its size is no whole number of bytes"
                 self.report.cannot_read(row.line, row.text, reason or "")
@@ -403,16 +404,33 @@ class CopiedTable:
         if not open_rows:
             return True
 
-        def fits(binary: bool) -> tuple[int, int]:
-            sizes = [(row, row.sizes.binary if binary else row.sizes.decimal) for row in open_rows]
+        def fits(*, binary: bool) -> tuple[int, int, bool]:
+            whole = all(row.sizes.of(binary=binary) is not None for row in open_rows)
+            printed = self._as_printed(open_rows, binary=binary)
+            sizes = [(row, row.sizes.of(binary=binary, printed=printed)) for row in open_rows]
             fit = [(row, size) for row, size in sizes if size and self._fault(row, size) is None]
             checked = sum(self._is_checked(row) for row, _ in fit)
-            return checked, sum(size.bit_count() == 1 for _, size in fit)
+            # Sizes that programs measure are powers of two, or few of those.
+            plain = sum(size.bit_count() <= 2 for _, size in fit)
+            return checked, plain * (2 * plain >= len(open_rows)), whole
 
-        as_binary, as_decimal = fits(True), fits(False)
-        if as_binary[0] == as_decimal[0] and as_binary >= as_decimal:
-            self.report.flag(FlagKind.NOTE, BINARY_PREFIXES, open_rows[0].line)
+        as_binary, as_decimal = fits(binary=True), fits(binary=False)
+        if as_binary[0] == as_decimal[0]:
+            note = BINARY_PREFIXES if as_binary >= as_decimal else DECIMAL_PREFIXES
+            self.report.flag(FlagKind.NOTE, note, open_rows[0].line)
         return as_binary >= as_decimal
+
+    @staticmethod
+    def _as_printed(rows: list[_Row], *, binary: bool) -> bool:
+        """Return whether a size is neither whole nor a power of two, so that all are rounded.
+
+        With decimal prefixes all digits are whole bytes, also those of rounded sizes.
+        """
+        sizes = ((row.sizes.of(binary=binary), row.sizes.slack) for row in rows)
+        return any(
+            size is None or (not binary and slack > _ROUGH and size.bit_count() > 1)
+            for size, slack in sizes
+        )
 
     def _is_checked(self, row: _Row) -> bool:
         """Return whether a count or a bandwidth shows what the size of a row is."""
@@ -428,7 +446,8 @@ class CopiedTable:
             if timing is None or not size or self._rate:
                 continue
             time, rate = timing.time, size / (timing.time.value * 1e3)
-            slack = 1.02 * time.half / time.value * rate + 1e-3 * rate
+            rounding = row.sizes.slack * (size.bit_count() > 1)
+            slack = (1.02 * (time.half / time.value + rounding) + 1e-3) * rate
             if timing.algbw is not None:
                 gap = abs(rate - timing.algbw.value)
                 share = timing.algbw.value / rate

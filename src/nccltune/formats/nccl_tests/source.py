@@ -51,7 +51,7 @@ _NO_PLACEMENTS = (
 )
 _NO_LABELS = "no line names the table's columns: they are those of the only layout that fits"
 _ABRIDGED = "rows of the table were left out (a line of dots): the others are read"
-_SHORTENED = "rows end before their in-place columns: their out-of-place times are read"
+_SHORTENED = "rows end before or in their in-place columns: their out-of-place times are read"
 _CUT = "cut in two by other output, and its rest is unknown"
 
 

@@ -19,6 +19,13 @@ from nccltune.formats.nccl_tests.columns import DTYPE_BYTES, FlatRow, Row, Table
 from nccltune.formats.nccl_tests.conditions import replacements
 from nccltune.formats.nccl_tests.process_logs import RunLogs, process_key
 from nccltune.formats.nccl_tests.rank_bounds import bounds_by_count, bounds_of_ratio, rank_bounds
+from nccltune.formats.nccl_tests.rows import (
+    MIXED,
+    are_mixed,
+    judged_rows,
+    possible_rows,
+    rows_with_times,
+)
 from nccltune.formats.nccl_tests.run import MAX_RANKS, NcclTestsRun
 from nccltune.formats.nccl_tests.scale import ScaleEvidence, ScaleFound, find_scale
 from nccltune.formats.reading.choice_evidence import (
@@ -49,13 +56,9 @@ from nccltune.model.choice import (
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
 from nccltune.model.sample import Sample, Source
-from nccltune.model.scale import count
 
 BATCH_ROWS = 8192
 TOOL = "nccl-tests"
-# NVLink 6, the fastest link of a GPU, carries 1800 GB/s each way. A reduction in the switch counts
-# each byte at most twice. Copies inside a GPU's memory (8000 GB/s, read and written) are no faster.
-_MOST_BUSBW = 4000.0
 
 
 class _Point:
@@ -171,63 +174,31 @@ class TableReader:
         self.rows.clear()
         if self._check is None:
             self._check = self._prepare(rows)
+            if are_mixed(rows):
+                self._context.report.flag(FlagKind.NOTE, MIXED, self.line, doubtful=True)
         elif self._logs is not None and self._logs.lines != self._log_lines:
             self._log = self._joined_log()
         report = self._context.report
         report.rows += len(rows) if self.counts_rows else 0
         if self.layout.errors:
-            rows = [self._judged(row) for row in rows]
+            rows = judged_rows(rows, self._scale.ranks, self._unchecked)
         if self.layout.from_busbw and not (rows := self._with_times(rows)):
             return
         self._check.feed(rows, report)
         self._note_rows(rows)
-        rows = self._possible(rows)
+        if self._scale.ranks != 1:
+            rows = possible_rows(rows, report)
         if self._collective is not None and (samples := self._samples(rows, self._collective)):
             yield RunSamples(self.found, samples)
 
-    def _judged(self, row: FlatRow) -> FlatRow:
-        """Return a row whose excess of the error is a verdict: 1 wrong, 0 right, None unknown."""
-        ranks, cells = self._scale.ranks, list(row)
-        for at in range(9, len(row), 3):
-            if isinstance(row[at], float):
-                is_wrong = row[at] > (ranks or MAX_RANKS) - 1
-                cells[at] = int(is_wrong) if ranks is not None or is_wrong else None
-        return tuple(cells)
+    @property
+    def _unchecked(self) -> frozenset[int]:
+        """Return the placements of an old table whose errors say nothing.
 
-    def _possible(self, rows: list[FlatRow]) -> list[FlatRow]:
-        """Return the rows without times that no call can have.
-
-        In a placement with a bandwidth that cannot be, nothing was sent: all calls there that took
-        three times as long at most did nothing either.
+        NCCL has no all-to-all in place, and these releases compared its results anyway.
         """
-        if self._scale.ranks == 1:
-            return rows
-        for column in range(7, len(rows[0]), 3):
-            timed = [row for row in rows if row[column]]
-            rates = [
-                row[1] / (row[column] * 1e3) if row[column + 1] is None else row[column + 1]
-                for row in timed
-            ]
-            most = max(rates, default=0.0)
-            if most <= _MOST_BUSBW:
-                continue
-            pairs = zip(timed, rates, strict=True)
-            longest = 3 * max(row[column] for row, rate in pairs if rate > _MOST_BUSBW)
-            lost = sum(row[column] <= longest for row in timed)
-            self._context.report.flag(
-                FlagKind.IMPOSSIBLE,
-                f"{most:,.0f} GB/s is impossible: wrong results, or calls that did nothing (the"
-                " fastest link of a GPU carries 1,800 GB/s each way, and a reduction in the switch"
-                f" counts a byte twice): {count(lost, 'timing')} left out",
-                timed[rates.index(most)][0],
-            )
-            rows = [
-                (*row[:column], None, *row[column + 1 :])
-                if row[column] and row[column] <= longest
-                else row
-                for row in rows
-            ]
-        return rows
+        places = enumerate(self.layout.in_place) if self._collective is Collective.ALLTOALL else ()
+        return frozenset(at for at, in_place in places if in_place)
 
     def _with_times(self, rows: list[FlatRow]) -> list[FlatRow]:
         """Return the rows with times by their busbw; none if its factor is unknown."""
@@ -239,20 +210,7 @@ class TableReader:
             self._context.report.flag(FlagKind.RANKS_NEEDED, sentence, self.line)
         if ranks is None or collective is None:
             return []
-        factor = collective.bus_factor(ranks)
-        return [
-            row[:7]
-            + tuple(
-                value
-                for at in range(7, len(row), 3)
-                for value in (
-                    row[at + 1] and row[1] * factor / (row[at + 1] * 1e3),
-                    None,
-                    row[at + 2],
-                )
-            )
-            for row in rows
-        ]
+        return rows_with_times(rows, collective.bus_factor(ranks))
 
     def _note_rows(self, rows: list[FlatRow]) -> None:
         """Add the rows to the hashes that identify the run, and their times to its run time."""
@@ -350,9 +308,11 @@ class TableReader:
             self.share,
             run.command.collective if run.command is not None else None,
         )
-        only = None if isinstance(named, Collective) else context.collective
+        titled = collective_of_title(self.found.title)
+        only = None if isinstance(named, Collective) else titled or context.collective
         if only and not contradiction(only, shape, factor, self.share, known_ranks):
-            report.flag(FlagKind.NOTE, only_collective(only), self.line)
+            if only is not titled:
+                report.flag(FlagKind.NOTE, only_collective(only), self.line)
             named = only
         self._scale = find_scale(report, self.line, self._scale_evidence(rows, named, log))
         self._fill_report()

@@ -25,12 +25,13 @@ from nccltune.formats.nccl_tests.run import NcclTestsRun
 from nccltune.formats.nccl_tests.source import SourceReader
 from nccltune.formats.nccl_tests.table import BATCH_ROWS
 from nccltune.formats.nccl_tests.wrapped import unwrapped, wrapping_of
+from nccltune.formats.reading.cell_lists import plain_rows
 from nccltune.formats.reading.command_lines import CommandLines
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_report import FileKind, FlagKind
-from nccltune.formats.reading.pairs import rows_of_pairs
 from nccltune.formats.reading.runs import RunSamples
-from nccltune.formats.reading.table_header import header_of, may_name_size, with_title
+from nccltune.formats.reading.table_header import header_of, may_name_size
+from nccltune.formats.reading.titled_header import with_title
 from nccltune.formats.reading.titles import title_of
 from nccltune.formats.text.diffs import SIDES, added_lines, is_added, is_diff, sides_of_diff
 from nccltune.formats.text.lines import CHUNK_BYTES, encoding_of, line_blocks, visible
@@ -106,7 +107,7 @@ def read_text(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
         note = "tables stand side by side: each is a run, which nccltune compare compares"
         context.report.flag(FlagKind.NOTE, note)
         blocks = below_each_other(blocks)
-    blocks = rows_of_pairs(blocks, text)
+    blocks = plain_rows(blocks, text)
     if wrapping is not None:
         blocks = ((number, unwrapped(lines, wrapping)) for number, lines in blocks)
     yield from read_blocks(_unfolded(blocks), context)
@@ -300,7 +301,8 @@ class _TextReader:
     def _begins_table(self) -> bool:
         """Return whether the next line is of a table, a code block or a command."""
         after = next((line.lstrip() for line in self.below if line.strip()), "")
-        return after[:1] in "#|`$~" or after.startswith("<pre") or header_of(after) is not None
+        marks = ("#", "|", "`", "$", "~", "<pre")
+        return after.startswith(marks) or header_of(after) is not None
 
     def _heads(self, text: str) -> bool:
         """Return whether the names of a table follow a line, or one more title below it."""

@@ -12,7 +12,9 @@ command_scale.py     the ranks and nodes that a command line starts
 named_version.py     the version of NCCL that prose names
 file_names.py        the choice in a file name
 table_header.py      the columns of a table by the names that people give them
+titled_header.py     the names of columns completed by titles, units and lines around them
 titles.py             the titles of tables in the text around them
+cell_lists.py        cells of several values as columns or rows of their own
 pairs.py             lines of names and values as rows of a table
 foreign_names.py     names of columns in other languages
 quantities.py        numbers with units

@@ -19,6 +19,11 @@ _COLLECTIVES = (
     (re.compile(r"gather"), Collective.GATHER),
     (re.compile(r"(?<![a-z])reduce"), Collective.REDUCE),
 )
+_NO_NAME = re.compile(
+    r"\S+\.(?:py|sh|cu|cc|cpp|md|rst|txt|log|json|csv|ipynb)\b|\breduce[sd]\b"
+    r"|\b(?:to|can|will|could|may|should|and|which|that|helps?) reduce\b"
+)
+"""Names of files, and English verbs."""
 
 
 def collective_of_name(name: str) -> Collective | None:
@@ -38,6 +43,11 @@ def collective_of_title(title: str) -> Collective | None:
         rest, number = pattern.subn(" ", rest)
         found += [collective] if number else []
     return found[0] if len(found) == 1 else None
+
+
+def collective_of_text(text: str) -> Collective | None:
+    """Return the only collective that a text names beside names of files and English verbs."""
+    return collective_of_title(text) or collective_of_title(_NO_NAME.sub(" ", text.lower()))
 
 
 def only_collective(collective: Collective) -> str:

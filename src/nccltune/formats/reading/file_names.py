@@ -62,9 +62,11 @@ def headings_apart(headings: list[str]) -> set[str]:
         collective, scale = collective_of_title(heading), scale_of_heading(heading)
         choice = named_choice(heading)
         choice = choice._replace(name="") if choice is not None and choice.is_evidence else None
-        known = collective is not None or choice is not None or any(scale)
+        known = choice is not None or any(scale) or (alike and collective is not None)
         return (collective, choice, scale) if known else None
 
+    # Beside `vLLM`, `custom all-reduce` is no other collective.
+    alike = all(map(collective_of_title, headings))
     names = [named(heading) for heading in headings]
     return {
         heading
@@ -142,6 +144,11 @@ _SIZED = re.compile(
 )
 _NEGATIONS = ("no", "not", "non", "un", "anti", "without", "sans", "wo", "never", "de")
 _MACHINES = ("node", "host")
+# `NVLS=0` is a setting that may rule the algorithm out, and never the choice of it.
+_SWITCH = re.compile(
+    rf"(?<![a-z0-9])(?:{'|'.join(_CHOICE_WORDS)})(?:_?enabled?)?\s?[=:]\s?"
+    r"(?:[01]|on|off|true|false|yes|no|enabled?|disabled?)(?![a-z0-9])"
+)
 _LONGEST_WORD = 64
 _REPEAT = re.compile(
     r"(?<![a-z])(?:run|rep(?:eat)?|trial|round|iter(?:ation)?|pass|attempt|try)[ _#-]*\d+", re.I
@@ -178,7 +185,8 @@ def named_choice(name: str) -> NamedChoice | None:
 
 def _of_part(part: str) -> NamedChoice | None:
     words: list[str] = []
-    unknown = hiding = ""
+    unknown = "" if (switch := _SWITCH.search(part.lower())) is None else switch[0]
+    hiding = ""
     for word, before in _words(part):
         pieces = None if _names_a_host(word, before) else _pieces(word)
         if pieces is None:

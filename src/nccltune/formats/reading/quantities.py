@@ -20,7 +20,10 @@ TIME_UNITS = {
 """Microseconds of a unit of time."""
 BINARY_PREFIXES = "K, M and G of the sizes are read as 1024, 1024^2, 1024^3, as nccl-tests does"
 """The note on a file whose sizes are read with binary prefixes."""
+DECIMAL_PREFIXES = "K, M and G of the sizes are read as 1000, 1000^2, 1000^3: their digits fit that"
 ROUNDED_SIZES = "sizes are rounded: each is read as the only power of two that is printed so"
+_LARGEST_ROUNDING = 0.06
+"""The largest rounding of a size, as a fraction, with which it is read as it is printed."""
 _EXACT = 0.006
 """The largest rounding of a bandwidth, as a fraction, from which a time is computed."""
 _BINARY, _DECIMAL = 1024, 1000
@@ -49,14 +52,27 @@ class PossibleBytes(NamedTuple):
     """The bytes that a size may stand for: with binary and with decimal prefixes.
 
     Both are equal for a size without a prefix. None: no whole number of bytes. A size that was
-    rounded, such as `0.06 MiB`, is the only power of two that is printed so: `binary_rounded` of
-    the binary one, `rounded` if neither is exact.
+    rounded, such as `0.06 MiB`, is the only power of two that is printed so: `rounded` if neither
+    is exact. `printed` are the bytes of the digits alone, which are right up to the fraction
+    `slack`; None if that is too large.
     """
 
     binary: int | None
     decimal: int | None
     rounded: bool = False
-    binary_rounded: bool = False
+    printed: tuple[int, int] | None = None
+    slack: float = 0.0
+
+    def of(self, *, binary: bool, printed: bool = False) -> int | None:
+        """Return the bytes with binary or decimal prefixes, or those of the digits alone."""
+        if printed and self.printed is not None:
+            return self.printed[not binary]
+        return self.binary if binary else self.decimal
+
+
+def rounded_sizes(slack: float) -> str:
+    """Return the note on sizes that are read as they are printed."""
+    return f"sizes are rounded: read as printed, up to {100 * slack:.2g} % off"
 
 
 class Number(NamedTuple):
@@ -88,11 +104,17 @@ def size_of(cell: str, unit: str) -> PossibleBytes:
     power = _POWERS[match["power"].upper()]
     found = [_rounded_bytes(number, base**power) for base in (_BINARY, _DECIMAL)]
     binary, decimal = found[0], found[0] if match["binary"] else found[1]
-    if binary is None and decimal is None:
+    whole = number == number.to_integral_value()
+    slack = 0.0 if whole or not number else float(_half(number) / abs(number))
+    printed = (
+        round(number * _BINARY**power),
+        round(number * (_BINARY if match["binary"] else _DECIMAL) ** power),
+    )
+    near = None if not power or slack > _LARGEST_ROUNDING or min(printed) <= 0 else printed
+    if binary is None and decimal is None and near is None:
         raise CellError(f"{visible(cell, 40)!r} is no whole number of bytes", "write whole bytes")
     exact = {number * _BINARY**power, number * _DECIMAL**power}
-    off = binary is not None and binary != number * _BINARY**power
-    return PossibleBytes(binary, decimal, not exact & {binary, decimal}, off)
+    return PossibleBytes(binary, decimal, not exact & {binary, decimal}, near, slack)
 
 
 def _rounded_bytes(number: Decimal, factor: int) -> int | None:

@@ -62,13 +62,14 @@ _RATE_WORDS = re.compile(
     r"(?<![a-z])(?P<kind>alg|bus)[a-z]{0,6}[ _-]?(?:bw|bandwidth)(?![a-z])", re.IGNORECASE
 )
 MEASURED_NAME = re.compile(
-    r"(?<!mul)time|latency|busbw|algbw|bandwidth|(?<![a-z])[uµμ]s(?:ec)?\b|\bms(?:ec)?\b|_ms|GB/?s",
+    r"(?<!mul)time|latency|(?:bus|alg)[ _-]?bw|bandwidth|(?<![a-z])[uµμ]s(?:ec)?\b|\bms(?:ec)?\b"
+    r"|_ms|GB/?s",
     re.IGNORECASE,
 )
 _LEAST_KNOWN = 3
 _ALIGNED = re.compile(r"\s{2,}")
 _LONGEST = 400
-_MOST_CHARACTERS = 4096
+MOST_CHARACTERS = 4096
 # The lines and cells whose meaning is kept: each line is looked at as one and as one below others.
 _KEPT = 512
 _REPEAT = re.compile(
@@ -93,7 +94,7 @@ _TIME_WORDS = re.compile(
 )
 _MEAN = re.compile(r"(?<![a-z])(?:avg|average|mean)(?![a-z])", re.IGNORECASE)
 _STATISTIC = re.compile(r"(?<![a-z])(?:avg|average|mean|median|p\d{2,4})(?![a-z])", re.IGNORECASE)
-_NO_RUN = re.compile(
+NO_RUN = re.compile(
     r"(?<![a-z])(?:diff\w*|delta|sav\w+|gains?|improve\w*|overhead|change|speed\w*|predict\w*|model\w*"
     r"|expect\w*|ideal|theor\w*|estimat\w*|simulat\w*|limit|target|bound|tokens?|rows?|batch\w*"
     r"|shapes?|hidden|ratio|winner|fastest|dtype|iter\w*|samples?|result\w*)(?![a-z])|[\u0394\u2206\u00b1%]"
@@ -132,30 +133,6 @@ _SUFFIX = re.compile(
 _SIZE_UNIT = re.compile(r"[kmgt]?i?b(?:ytes?)?|bytes?|elements|elems", re.IGNORECASE)
 
 
-_MANY_DIGITS = re.compile(r"(?:\d[\d.,]*\D+){2}\d")
-_RULE_OF_BARS = re.compile(r"\s*[|:\-\s]+")
-_UNIT_OF_CELL = re.compile(r"[\d.,]+ ?([munµμ]s(?:ec)?)", re.IGNORECASE)
-_UNIT_INSIDE = re.compile(rf"(?:^|[|\t,; ]){_UNIT_OF_CELL.pattern}\s*(?:[|\t,;]|$)", re.IGNORECASE)
-# A title above a table, such as `All-reduce bus bandwidth (GB/s)`, names what its columns are.
-_TITLE = re.compile(
-    r"(?P<what>\b(?:alg|bus)[a-z]{0,6}[ _-]?(?:bw|bandwidth)|\b(?:times?|latenc(?:y|ies))\b)"
-    r"(?:[^(\[]{0,30}[(\[]|(?:,| in)? )(?P<unit>[^)\]\s:,]{1,12})(?=[)\],]| \(|\W{0,3}$)",
-    re.IGNORECASE,
-)
-
-
-# Without a bracket or a word before it, `us` is English.
-_TIMES = re.compile(
-    r"(?:[(\[]|(?:,|\bin|\btimes?|\blatency)\s|\s(?!us\b))"
-    r"(?P<unit>[mnuµμ]s(?:ecs?)?|(?:micro|milli)seconds)(?:[)\]]|\W{0,3}$)",
-    re.IGNORECASE,
-)
-
-
-_NUMBER_CELL = re.compile(
-    r"[\d.,]+(?:\s?(?:\u00b1|\+/-)\s?[\d.,]+)?|n/?a|-1?|\u2014", re.IGNORECASE
-)
-_NO_NUMBER = re.compile(r"\D*|[+-]?[\d.,]+ ?[%x\u00d7].*|\+.*")
 _PARTS = re.compile(
     r"[(\[]?(?<![a-z])(?P<parts>{0}(?:\s?/\s?{0})+)(?![a-z])[)\]]?".format(
         r"(?:avg|average|mean|median|med|min|max|p\d{2,4}|std(?:dev)?|best|worst)"
@@ -163,30 +140,7 @@ _PARTS = re.compile(
     re.IGNORECASE,
 )
 """What the values of one cell are: `latency (us) avg/min/max`."""
-_SEVERAL = re.compile(r"{0}(?:/\s?{0}){{1,15}}".format(r"[\d.,]{0,24}\d(?:[^/\d.,][^/]{0,7})?"))
-_MEASURES_ARE = re.compile(
-    r"(?:\b(?:times?|latenc(?:y|ies))\b (?:are|is|were|was) (?:\w+ ){0,3}?"
-    r"|\ball (?:numbers|values|times|latencies) in |^[^|\n]{0,40}(?:\bunits?|单位) ?[:=：] ?)"
-    r"(?P<unit>microseconds|milliseconds|微秒|毫秒|[muµμ]s)(?![a-z])"
-    r"|\b(?:metric|all (?:numbers|values|cells|results))\b[^.|\n]{0,60}?\b"
-    r"(?P<what>(?:alg|bus)[a-z]{0,6}[ _-]?(?:bw|bandwidth))(?: in|,)? ?\(?"
-    r"(?P<rate>[GM]i?[Bb](?:/s|ps))\b",
-    re.IGNORECASE | re.MULTILINE,
-)
-
-
-def measure_of(text: str) -> str:
-    """Return the only measure and unit that sentences in a text state; empty without one.
-
-    It is `(us)` or `busbw (GB/s)`.
-    """
-    found = {
-        f"{match['what']} ({match['rate']})"
-        if match["what"]
-        else f"({in_english(match['unit'].lower())})"
-        for match in _MEASURES_ARE.finditer(text)
-    }
-    return found.pop() if len(found) == 1 else ""
+SEVERAL = re.compile(r"{0}(?:/\s?{0}){{1,15}}".format(r"[\d.,]{0,24}\d(?:[^/\d.,][^/]{0,7})?"))
 
 
 class Column(NamedTuple):
@@ -281,7 +235,7 @@ class Header(NamedTuple):
     def times_named(self) -> list[str]:
         """Return the names of columns without a role that may be times or bandwidths."""
         names = (name for name in self.unknown if MEASURED_NAME.search(name))
-        return [name for name in names if not _NO_RUN.search(name)]
+        return [name for name in names if not NO_RUN.search(name)]
 
     @property
     def unknown(self) -> list[str]:
@@ -321,7 +275,7 @@ class DifferingColumns:
 @lru_cache(_KEPT)
 def header_of(line: str) -> Header | None:
     """Return the header in `line`; None if it is not the header of a table of measurements."""
-    if len(line) > _MOST_CHARACTERS:
+    if len(line) > MOST_CHARACTERS:
         return None
     if not may_name_size(line):
         return None
@@ -389,122 +343,9 @@ def _with_only_time(columns: list[Column]) -> tuple[Column, ...]:
     return tuple(columns)
 
 
-def with_title(line: str, title: str, below: Sequence[str] = (), unit: str = "") -> str:
-    """Return a line of names whose measure and unit the title above names, with those in it.
-
-    `unit` is that of all values by another sentence (`measure_of`), for columns of numbers.
-
-    So are the units of times that the cells of the first row have, one of the lines `below`, names
-    that continue on the next line, and those of groups of columns on the line above. Return any
-    other line as it is.
-    """
-    line = _grouped(_continued(line, below), title)
-    separator = next((mark for mark in "|\t,;" if mark in line), "")
-    aligned = not separator and len(_ALIGNED.split(line.strip(" #"))) >= _LEAST_KNOWN
-    separator = BLANKS if aligned else separator
-    row = next((line for line in below[:2] if any(map(str.isalnum, line))), "")
-    united = _UNIT_INSIDE.search(row[:_MOST_CHARACTERS]) and not _UNIT_INSIDE.search(line)
-    match = _TITLE.search(title[:400]) or _TIMES.search(title[:400])
-    stated = match is None and bool(unit)
-    if stated:
-        match = _TITLE.search(unit) or _TIMES.search(unit)
-    titled = match is not None and is_unit(match["unit"])
-    if not (united or titled) or not separator or len(line) > _MOST_CHARACTERS:
-        return line
-    names = cells_of(line, separator)
-    columns = [column_of(name) for name in names]
-    first = cells_of(row, separator)
-    units = [_UNIT_OF_CELL.fullmatch(cell) for cell in first]
-    if united and len(units) == len(names):
-        cells = [
-            f"{column.name} ({unit[1]})"
-            if unit and not (column.role or column.unit)
-            else column.name
-            for column, unit in zip(columns, units, strict=True)
-        ]
-        return _joined(cells, separator)
-    others = [column for column in columns if column.role != "size"]
-    # The bytes of `A/B` are a name.
-    named = any(
-        column.role or column.unit not in ("", "B") or column.name.isdecimal() for column in others
-    )
-    if match is None or not titled or named:
-        return line
-    if len(others) != len(names) - 1 or not others or not (all(names) or len(others) == 1):
-        return line
-    if (stated or aligned) and len(first) != len(names):
-        return line
-    numbers = [
-        _NUMBER_CELL.fullmatch(cell) is not None
-        or not (stated or aligned or _NO_NUMBER.fullmatch(cell))
-        for cell in (first if len(first) == len(names) else ["1"] * len(names))
-    ]
-    measure = f"{match.groupdict().get('what', 'time')} ({match['unit']})"
-    cells = [
-        name
-        if column.role or _NO_RUN.search(name) or not number
-        else measure
-        if len(others) == 1
-        else f"{name} {measure}"
-        for name, column, number in zip(names, columns, numbers, strict=True)
-    ]
-    return _joined(cells, separator)
-
-
-def _joined(cells: list[str], separator: str) -> str:
-    if separator == "|":
-        return f"|{'|'.join(cells)}|"
-    return ("  " if separator == BLANKS else separator).join(cells)
-
-
-def _continued(line: str, below: Sequence[str]) -> str:
-    """Return the names of columns that take two lines as one line; any other line as it is."""
-    after = next((each for each in below[:2] if not _RULE_OF_BARS.fullmatch(each)), "")
-    if not after.strip() or len(line) + len(after) > _MOST_CHARACTERS:
-        return line
-    if not (may_name_size(line) or may_name_size(after)) or _MANY_DIGITS.search(after):
-        return line
-    bars = line.count("|")
-    if bars and line.rstrip()[-1:] != "|" and "|" in after:
-        # A cell with a line break in it: the rule below has as many bars as both pieces.
-        joined = f"{line.rstrip()} {after.strip()}"
-        rule = below[1] if len(below) > 1 else ""
-        return (
-            joined
-            if _RULE_OF_BARS.fullmatch(rule) and rule.count("|") == joined.count("|")
-            else line
-        )
-    separator = separators_of(line)[0]
-    names, more = cells_of(line, separator), cells_of(after, separator)
-    if len(names) != len(more) or len(names) < _LEAST_KNOWN - (separator != " "):
-        return line
-    if header_of(line) is not None or header_of(after) is not None:
-        return line
-    pairs = zip(names, more, strict=True)
-    joined = _joined([f"{name} {rest}".strip() for name, rest in pairs], separator)
-    return joined if header_of(joined) is not None else line
-
-
-def _grouped(line: str, above: str) -> str:
-    """Return names that repeat, each with the name of its group of columns in the line above."""
-    separator = next((mark for mark in "|\t,;" if mark in line), "")
-    if not separator or separator not in above or len(line) + len(above) > _MOST_CHARACTERS:
-        return line
-    names, groups = cells_of(line, separator), cells_of(above, separator)
-    if len(names) != len(groups) or len(set(names)) == len(names):
-        return line
-    if _MANY_DIGITS.search(above) or _MANY_DIGITS.search(line):
-        return line
-    filled, last = [], ""
-    for name, group in zip(names, groups, strict=True):
-        last = group or last
-        filled.append(f"{last} {name}".strip() if names.count(name) > 1 else name)
-    return _joined(filled, separator)
-
-
 def _heading_of(column: Column) -> tuple[str, str]:
     """Return what a column of times or bandwidths is named for beside that, and its role."""
-    if column.role or _NO_RUN.search(column.name):
+    if column.role or NO_RUN.search(column.name):
         return "", ""
     name = column.name if column.part is None else _PARTS.sub("", column.name)
     name, role = _without_unit(name), ""
@@ -586,6 +427,18 @@ def column_of(cell: str) -> Column:
     return Column(cell, role, unit, placement, part)
 
 
+def joined_cells(cells: list[str], separator: str) -> str:
+    """Return a line of a table with these cells."""
+    if separator == "|":
+        return f"|{'|'.join(cells)}|"
+    return ("  " if separator == BLANKS else separator).join(cells)
+
+
+def separates_runs(name: str) -> bool:
+    """Return whether the name of a column says that its values are of different runs."""
+    return _SEPARATES.search(name) is not None
+
+
 def single_values(columns: Sequence[Column], cells: list[str]) -> list[str]:
     """Return the cells of a row, of several measured values in one the mean that its column names.
 
@@ -593,7 +446,7 @@ def single_values(columns: Sequence[Column], cells: list[str]) -> list[str]:
     """
     found = list(cells)
     for at, (column, cell) in enumerate(zip(columns, cells, strict=False)):
-        if column.role in MEASURED and "/" in cell and _SEVERAL.fullmatch(cell):
+        if column.role in MEASURED and "/" in cell and SEVERAL.fullmatch(cell):
             values = cell.split("/")
             if column.part is None or len(values) != column.part[1]:
                 raise CellError(

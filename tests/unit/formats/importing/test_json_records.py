@@ -108,3 +108,14 @@ def test_lists_of_a_page_are_runs_with_their_titles(tmp_path: Path, digits: int)
 def test_lists_of_a_page_without_words_between_them_are_one_run(tmp_path: Path) -> None:
     lists = document(("## All-reduce", 1, 2)).replace("},\n", "}]\n```\n\n```json\n[", 1)
     assert one(tmp_path, lists).report.tables == 1
+
+
+@pytest.mark.parametrize("end", [', {"size": 4194304, "time_us": 3', ', {"size": "{[\\"', ","])
+def test_whole_records_of_a_document_that_is_cut_off_are_read(tmp_path: Path, end: str) -> None:
+    value = {"collective": "all_reduce", "nodes": 2, "ranks": 8, "results": ROWS}
+    text = json.dumps(value)
+    cut = text[: text.rindex("]")] + end
+    found = one(tmp_path, f"Output:\n```\n{cut}\n```\n")
+    assert [sample.bytes for sample in found.samples] == [row["size"] for row in ROWS]
+    assert found.sentence("aborted") == "JSON is cut off: its whole records are read"
+    assert "aborted" not in one(tmp_path, text).flags

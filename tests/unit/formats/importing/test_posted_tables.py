@@ -55,7 +55,7 @@ SIZES = {
     ),
     "of no power of two": (
         markdown(("size", "time (us)"), ("24.0kB", 7), ("1.1MB", 9)),
-        [24 * KIB],
+        [24 * KIB, round(1.1 * MIB)],
     ),
     "a column KiB, the unit of times in the text": (
         "Times are microseconds per\ncall.\n\n## Eager\n\n"
@@ -114,6 +114,101 @@ def test_the_mean_of_a_cell_of_several_values_is_read(
     rows = [(size, cell, ranks[1]) for size, cell in zip((KIB, MIB), cells, strict=True)]
     found = one(tmp_path, TIMED + markdown(("size", name, ranks[0]), *rows))
     assert [sample.time_us for sample in found.samples] == [12.5, 13.5]
+
+
+LISTS = {
+    "by a cell": (("TP", "size", "latency (us)"), ("2/4", "1K", "9/12"), ("2/4", "1M", "30/50")),
+    "by the name": (("size", "2/4 GPUs latency (us)"), ("1K", "9/12"), ("1M", "30 / 50")),
+    "named after": (
+        ("size", "us/call", "time (us) 2/4 GPUs"),
+        ("1K", 1, "9/12"),
+        ("1M", 1, "30/50"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_each_value_of_a_cell_is_of_the_run_that_names_it(name: str, tmp_path: Path) -> None:
+    data = f"All-reduce\n\n{markdown(*LISTS[name])}\nend\n"
+    found = one(tmp_path, data)
+    read = {(item.ranks, item.bytes): item.time_us for item in found.samples}
+    assert read == {(2, KIB): 9, (4, KIB): 12, (2, MIB): 30, (4, MIB): 50}
+
+
+def test_sections_of_several_scales_are_compared_by_their_titles(tmp_path: Path) -> None:
+    names, sizes = ("TP", "size", "latency (us)"), [f"{4**k}K" for k in range(6)]
+    text = ""
+    for title, times in (("vLLM", "9/12"), ("custom allreduce", "6/8")):
+        text += f"{title}\n" + markdown(names, *(("2/4", size, times) for size in sizes)) + "\n"
+    path = tmp_path / "post.md"
+    path.write_text(text)
+    found = compare_paths([path], assumed_noise=0.05)
+    assert isinstance(found, SidesCompared)
+    assert (found.first, found.second) == ("vLLM", "custom allreduce")
+    assert [[point.ratio for point in test.points] for test in found.tests] == [
+        pytest.approx([6 / 9] * 6),
+        pytest.approx([8 / 12] * 6),
+    ]
+
+
+def test_mixed_rows_of_runs_at_the_same_time_are_doubtful(tmp_path: Path) -> None:
+    rows = ROWS.splitlines()
+    plain = TABLE + ROWS
+    assert one(tmp_path, plain).doubtful <= {"aborted"}
+    mixed = TABLE.replace(ROWS, "\n".join(rows[at] for at in (0, 0, 1, 0, 2, 1, 2)) + "\n")
+    assert "rows of several runs are mixed" not in str(one(tmp_path, mixed).report.flags)
+    more = [MADE.row(point) for point in points(*(MIB << k for k in range(5)))]
+    later = TABLE.replace(ROWS, "\n".join(more[at] for at in (0, 1, 0, 1, 2, 0, 1, 2, 3)) + "\n")
+    assert "rows of several runs are mixed" not in str(one(tmp_path, later).report.flags)
+    mixed = TABLE.replace(ROWS, "\n".join(more[at] for at in (0, 1, 0, 2, 1, 3, 2, 4)) + "\n")
+    assert "rows of several runs are mixed" in str(one(tmp_path, mixed).report.flags)
+
+
+def test_settings_that_name_the_sides_differ(tmp_path: Path) -> None:
+    path = tmp_path / "post.txt"
+    name = "CUDA_VISIBLE_DEVICES"
+    path.write_text(
+        f"export {name}=0,1\n./all_reduce_perf -g 8\n{TABLE}\n"
+        f"export {name}=6,7\n./all_reduce_perf -g 8\n{TABLE.replace(ROWS, slower(ROWS))}"
+    )
+    found = compare_paths([path], assumed_noise=0.05)
+    assert isinstance(found, SidesCompared)
+    differing = [(item.fact, item.first, item.second) for item in found.different]
+    assert differing == [(name, "0,1", "6,7")]
+
+
+@pytest.mark.parametrize("words", [9, 10, 11, 12])
+def test_a_row_cut_in_its_in_place_columns_is_read_out_of_place(words: int, tmp_path: Path) -> None:
+    *whole, last = ROWS.splitlines()
+    cut = " ".join(last.split()[:words])
+    found = one(tmp_path, TABLE.replace(ROWS, "\n".join([*whole, cut]) + "\n"))
+    sizes = [sample.bytes for sample in found.samples if not sample.in_place]
+    assert sizes == [MIB, 4 * MIB, 16 * MIB]
+    assert [sample.bytes for sample in found.samples if sample.in_place] == sizes[:-1]
+    wrong = last.replace(last.split()[5], "1.00", 1)
+    found = one(tmp_path, TABLE.replace(ROWS, "\n".join([*whole, " ".join(wrong.split()[:words])])))
+    assert found.report.unreadable == 1
+
+
+def test_scripts_and_verbs_name_no_collective(tmp_path: Path) -> None:
+    text = "It can reduce time (bench_reduce.py):\n\nAll-gather, 8 GPUs\n\n"
+    found = one(tmp_path, text + markdown(("size", "time (us)"), ("1K", 9), ("1M", 30)))
+    assert {sample.collective for sample in found.samples} == {Collective.ALLGATHER}
+
+
+def test_a_title_tells_an_old_all_to_all_whose_results_in_place_cannot_be_right(
+    tmp_path: Path,
+) -> None:
+    text = (
+        "all_reduce is fine\n\nalltoall result\n#  size  count  type  redop  time  algbw  busbw"
+        "  error  time  algbw  busbw  error\n"
+        "268435456 1048576 float 520935 0.52 0.51 0e+00 519562 0.52 0.51 1e+00\n"
+        "536870912 2097152 float 1041974 0.52 0.51 0e+00 1041299 0.52 0.51 1e+00\n"
+    )
+    found = one(tmp_path, text)
+    assert {(item.collective, item.ranks) for item in found.samples} == {(Collective.ALLTOALL, 64)}
+    assert [item.wrong for item in found.samples if item.in_place] == [None, None]
+    assert [item.wrong for item in found.samples if not item.in_place] == [0, 0]
 
 
 def test_values_with_a_spread_have_the_measure_that_a_sentence_names(tmp_path: Path) -> None:
@@ -302,7 +397,7 @@ REFUSED = {
         "'latency(ms)': '0.95/0.91/1.01' has 3 values (write a row for each, or name them",
     ),
     "several values in a cell of a raw table": (
-        markdown(("tp size", "size", "latency(ms)"), ("2/4", "1K", "0.95/0.91")),
+        markdown(("tp size", "size", "latency(ms)"), ("2/4/8", "1K", "0.95/0.91")),
         "'latency(ms)': '0.95/0.91' has 2 values",
     ),
     "columns of settings": (

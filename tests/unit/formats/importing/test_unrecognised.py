@@ -41,6 +41,7 @@ ALIGNED = (
     + "\n(32, 8192)      0.50 MB        0.013        0.023                ca_1stage (1.7x)\n"
     + "(64, 8192)      1.00 MB        0.021        0.025                ca_1stage (1.2x)\n"
 )  # fmt: skip
+OF_NODES = "busbw\nn01,n02  88\nn03,n04  49.5\nn04,n05  50 # far\nn02,n03  89\nn07,n08  49\n"
 SHAPES = "Shape | raw | barrier\n-- | -- | --\n1x8192 | 25.8 | 33.9\n64x8192 | 26.1 | 35.3\nEnd\n"
 LOGGED = "[0] NCCL INFO 805306368 Bytes -> Algo 1 proto 2 time 3970.683594\n" * 2
 BARRED = "   bytes |  on   off  ratio |  on2\n---------+------+----\n" + "".join(
@@ -94,6 +95,12 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
         ("# Out of bounds values : 0 OK\n", "the last lines of nccl-tests and no row", "whole", 1),
         ("E2E Latency: 4.9 ms\nThroughput: 13,361 tokens/s\n", "nothing in it", "", None),
         ("a throughput of 12.5 GB/s\n", "states a bandwidth in words", "", 1),
+        (OF_NODES, "3 at 49 to 50, 2 at 88 to 89; only in the lower ones", "FOLDER", 2),
+        (OF_NODES, "of them: n04 in 2", "nccltune compare", 2),
+        (OF_NODES.replace("8", "5"), "5 pairs of nodes, each with a value, all from", "", 2),
+        ("`ib_write_bw`:\n\n" + WAYS.replace("elements", "size"), "names ib_write_bw", "us", 3),
+        ("|A|4|\n|B|8|\n\n\n\n|Test|Bus BW|\n|--|--|\n|AllReduce|9 GB/s|\n", "Test, Bus BW", "", 6),
+        ("a: 40.9 \u79d2\nb: 40.9 \u79d2\nc: 40 \u79d2\n", "3 lines with times", "", 1),
         (BARRED, "columns bytes, on, off, ratio, on2: no name or unit", "'on (us)'", 1),
     ],
 )  # fmt: skip

@@ -39,7 +39,9 @@ def check(made: Made, name: str = "out.txt") -> Read:
     assert read.report.kind is FileKind.NCCL_TESTS_TEXT
     assert read.report.unreadable == 0, read.report.first_unreadable
     assert read.times == expected(made)
-    assert read.doubtful == set()
+    sizes = [point.size for point in made.points]
+    # Sizes that go back and forth are those of several runs.
+    assert read.doubtful <= ({"note"} if sizes != sorted(sizes) else set())
     assert {sample.collective for sample in read.samples} <= {made.collective}
     assert {sample.ranks for sample in read.samples} <= {made.ranks}
     assert {sample.nodes for sample in read.samples} <= {len(made.hosts)}

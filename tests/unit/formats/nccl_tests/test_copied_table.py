@@ -10,7 +10,7 @@ import pytest
 from nccltune.formats.importing.inputs import find_inputs, read_inputs
 from nccltune.formats.reading.context import ReadOptions
 from nccltune.formats.reading.file_report import FileKind
-from nccltune.formats.reading.table_header import with_title
+from nccltune.formats.reading.titled_header import with_title
 from nccltune.model.collective import Collective
 from tests.unit.formats.maker import Made, points
 from tests.unit.formats.reading_tools import Read, files, one, text
@@ -248,18 +248,29 @@ def test_repeats_of_one_table_are_rounds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sizes", "read_as"),
     [
-        (("0.10", "0.12"), []),
         (("0.12", "0.25"), [1 << 17, 1 << 18]),
+        (("0.10", "0.12"), [100_000, 120_000]),
+        (("1.10", "1.50", "3.00"), [round(1.1 * 2**20), 3 << 19, 3 << 20]),
     ],
 )
-def test_rounded_sizes_are_powers_of_two_together_or_not_at_all(
-    sizes: tuple[str, str], read_as: list[int], tmp_path: Path
+def test_rounded_sizes_are_powers_of_two_together_or_as_printed(
+    sizes: tuple[str, ...], read_as: list[int], tmp_path: Path
 ) -> None:
     found = read(
         tmp_path, separated(["size(MB)", "time (us)"], [[size, "227.7"] for size in sizes])
     )
     assert [sample.bytes for sample in found.samples] == read_as
-    assert found.report.unreadable == 2 - len(read_as)
+    assert found.report.unreadable == len(sizes) - len(read_as)
+
+
+def test_a_rate_decides_what_the_prefix_of_a_rounded_size_is(tmp_path: Path) -> None:
+    rows = [["0.10", "100", "1.00"], ["0.30", "100", "3.00"]]
+    found = read(tmp_path, separated(["size(MB)", "time (us)", "algbw"], rows))
+    assert [sample.bytes for sample in found.samples] == [100_000, 300_000]
+    rows = [["0.10", "100", "1.05"], ["0.30", "100", "3.15"]]
+    found = read(tmp_path, separated(["size(MB)", "time (us)", "algbw"], rows))
+    assert [sample.bytes for sample in found.samples] == [104_858, 314_573]
+    assert "up to 5 % off" in " ".join(item.sentence for item in found.report.flags)
 
 
 def test_several_tables_in_one_paste_are_runs_of_their_own(tmp_path: Path) -> None:

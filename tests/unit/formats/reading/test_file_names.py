@@ -3,7 +3,7 @@
 
 import pytest
 
-from nccltune.formats.reading.file_names import scale_of_name
+from nccltune.formats.reading.file_names import named_choice, scale_of_name
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,11 @@ from nccltune.formats.reading.file_names import scale_of_name
 )
 def test_the_scale_in_a_name(name: str, nodes: int | None, ranks: int | None) -> None:
     assert scale_of_name(name) == (nodes, ranks)
+
+
+@pytest.mark.parametrize("name", ["NVLS=0", "nvls=1", "tree: off", "NVLS_ENABLE=0", "LL128=0"])
+def test_a_setting_that_is_named_after_a_choice_is_none(name: str) -> None:
+    found = named_choice(name)
+    assert found is not None
+    assert not found.is_evidence
+    assert not found.likely
