@@ -23,7 +23,7 @@ from nccltune.launch_lint import compose, manifest, output, source
 from nccltune.launch_lint.around import read_around
 from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
-from nccltune.launch_lint.directives import never_started
+from nccltune.launch_lint.directives import never_started, unread_directives
 from nccltune.launch_lint.finding import LaunchFinding, note
 from nccltune.launch_lint.makefile import lost_exports
 from nccltune.launch_lint.options import (
@@ -333,6 +333,7 @@ def _lint_launch(
     except InputError as raised:
         reasons.append(raised)
     findings += [] if found else never_started(rest)
+    findings += unread_directives(rest)
     findings += lost_exports(rest) if found else []
     findings += _unseen(
         [

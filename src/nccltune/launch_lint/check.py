@@ -10,7 +10,14 @@ from typing import NamedTuple
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.program import is_nccl_test, read_program
 from nccltune.launch_lint.boxes import env_files, variables_in
-from nccltune.launch_lint.command import InnerLaunch, LaunchCommand, LaunchContext, Prediction, View
+from nccltune.launch_lint.command import (
+    ELIDED,
+    InnerLaunch,
+    LaunchCommand,
+    LaunchContext,
+    Prediction,
+    View,
+)
 from nccltune.launch_lint.finding import LaunchFinding, note
 from nccltune.launch_lint.fix import apply_edits
 from nccltune.launch_lint.hosts import text_of, with_slurm_gpus
@@ -311,7 +318,8 @@ def _with_inner(command: LaunchCommand, site: LaunchContext, outer: Prediction) 
     if flavor not in TRAINERS:
         return outer
     read_as = read_as._replace(lead=inside.words[:at])
-    inner = predict_training(read_as, flavor, inside.site)
+    # What the outer launcher starts, no batch script runs on its first node alone.
+    inner = predict_training(read_as, flavor, inside.site._replace(on_first=""))
     each = nodes = None
     if inner.placement is not None:
         each, nodes = inner.placement.nodes[0].processes, len(inner.placement.nodes)
@@ -333,8 +341,8 @@ def _findings(view: View) -> list[LaunchFinding]:
     if (
         view.site.part
         or view.site.is_begun
-        or view.command.hidden
-        or (inner is not None and inner.command.hidden)
+        or _is_partial(view.command)
+        or (inner is not None and _is_partial(inner.command))
     ):
         found = [finding for finding in found if finding.id not in _MISSING_OPTIONS]
     if view.site.is_begun:
@@ -343,6 +351,11 @@ def _findings(view: View) -> list[LaunchFinding]:
     if view.site.is_begun or (view.program is not None and view.program.hidden):
         found = [finding for finding in found if finding.id not in _MISSING_ARGUMENTS]
     return found
+
+
+def _is_partial(command: LaunchCommand) -> bool:
+    """Return whether some options are not shown: they are in a variable, or `...` is for them."""
+    return bool(command.hidden or command.all(ELIDED))
 
 
 _MISSING_OPTIONS = frozenset(

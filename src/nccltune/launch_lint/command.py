@@ -18,6 +18,10 @@ UNKNOWN_OPTIONS = "unknown_options"
 """Meaning of a variable before the program whose options are not known."""
 
 
+ELIDED = "elided"
+"""Meaning of `...` between the options: some are left out in the text."""
+
+
 class Option(NamedTuple):
     """An option of the launcher. `meaning` is from the tables in `options.py`.
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from nccltune.launch_lint.command import LaunchContext
-from nccltune.launch_lint.finding import LaunchFinding, note
+from nccltune.launch_lint.finding import LaunchFinding, note, warning
+from nccltune.launch_lint.hosts import with_gpus_of
 from nccltune.launch_lint.options import ELSEWHERE, FLUX, SLURM
 from nccltune.launch_lint.read import read_options, script_of
 from nccltune.launch_lint.words import Line, Word, split, whole_number
@@ -116,10 +117,38 @@ def _substituted(text: str) -> str:
 
 
 def _sbatch_words(text: str) -> Iterator[Word]:
-    for line in text.splitlines():
+    for line in text[: _first_command(text)].splitlines():
         if line.startswith("#SBATCH"):
             for part in split(line.removeprefix("#SBATCH")):
                 yield from part.words
+
+
+def _first_command(text: str) -> int | None:
+    """Return where the first command of one script begins, or None for other texts."""
+    is_script = text.startswith("#!") and text.count("\n#!") == 0 and "<<" not in text
+    match = _COMMAND.search(text) if is_script else None
+    return match.start() if match is not None else None
+
+
+_COMMAND = re.compile(r"^[ \t]*[^#\s]", re.M)
+_DIRECTIVE = re.compile(r"^#(SBATCH|PBS)\s+(-\S.*?)[ \t]*(?:#.*)?$", re.M)
+_COMMENTED = re.compile(r"^#[ \t]+(SBATCH|PBS)[ \t]+(-\S.*?)[ \t]*(?:#.*)?$", re.M)
+
+
+def unread_directives(text: str) -> Iterator[LaunchFinding]:
+    """Find directives behind the first command, and a script whose only ones are comments."""
+    end = _first_command(text)
+    if end is not None and (late := _DIRECTIVE.search(text, end)) is not None:
+        who = "Slurm" if late[1] == "SBATCH" else "PBS"
+        yield warning(
+            "directive-late",
+            f"#{late[1]} {late[2]} stands behind the first command: {who} reads no directive there",
+            "write it above the first command",
+        )
+    bare = _COMMENTED.search(text)
+    if bare is not None and re.search(rf"^#{bare[1]}\b", text, re.M) is None:
+        said = f"'# {bare[1]} {bare[2]}' is a comment: a directive has no blank behind #"
+        yield note("directive-comment", said)
 
 
 def allocated(site: LaunchContext) -> LaunchContext:
@@ -137,8 +166,7 @@ def allocated(site: LaunchContext) -> LaunchContext:
     total = number("total")
     if slots is None and total is not None:
         slots = -(-total // (nodes or 1))
-    gpus = re.fullmatch(r"(?:\w+:)?([1-9][0-9]{0,4})", by_meaning.get("gpus_per_node", ""))
-    return site._replace(nodes=nodes, slots=slots, gpus=int(gpus[1]) if gpus else site.gpus)
+    return with_gpus_of(site.inherited, site._replace(nodes=nodes, slots=slots))
 
 
 def _of_flux(text: str, site: LaunchContext) -> LaunchContext:

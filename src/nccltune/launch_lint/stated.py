@@ -66,7 +66,8 @@ def stated_settings(text: str) -> list[StatedSetting]:
         for runs in _ASSIGNMENTS.finditer(text)
         for one in _ASSIGNMENT.finditer(runs[1])
     ]
-    found += [(one.start(1), one[1], one[2]) for form in _FORMS for one in form.finditer(text)]
+    forms = (one for form in _FORMS for one in form.finditer(text))
+    found += [(one.start(1), one[1], one[2]) for one in forms if one[2] not in ("null", "~")]
     read = set(re.findall(r"\$[{(]?([A-Z]\w+)", text))
     given = dict.fromkeys(
         (name, value.strip("\"'").rstrip(",;.:!?]")) for _, name, value in sorted(found)[:_MOST]
@@ -142,6 +143,8 @@ def checked_alone(given: Sequence[StatedSetting], why: str) -> LaunchFinding:
     """Return the note that settings were checked without a command. `why` is why there is none."""
     names = list(dict.fromkeys(one.name for one in given if _is_of_nccl(one.name)))
     why = f"this {why}" if why.startswith("is ") else why
+    if not names:
+        return note("settings-alone", f"{why}, nor a setting of NCCL")
     shown = ", ".join(names[:_SHOWN]) + (" and others" if len(names) > _SHOWN else "")
     return note("settings-alone", f"{why}; checked by themselves: {shown}")
 

@@ -178,7 +178,9 @@ Misspelt ones are reported, too.
 def _nearest_other(name: str) -> str | None:
     if name in _OTHERS_KNOWN:
         return None
-    close = difflib.get_close_matches(name, _OTHERS_KNOWN, n=1, cutoff=0.9)
+    # Another first letter is another word: OLD_LIBRARY_PATH.
+    known = [one for one in _OTHERS_KNOWN if one[0] == name[0].upper()]
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.9)
     return close[0] if close else None
 
 

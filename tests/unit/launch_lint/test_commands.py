@@ -58,6 +58,28 @@ RIGHT = [
     f"srun -N 4 -n 4 --gpus-per-node=8 --exclusive {G8}",
     f"srun -N 2 -n 8 --ntasks-per-node=4 --gpus-per-node=4 {G1}",
     "torchrun --standalone --nproc-per-node=8 train.py --lr 0.1",
+    # Short options of srun in one word, and beginnings of torchrun's long names.
+    f"srun -lu -N2 --ntasks-per-node=8 {G1}",
+    f"srun -ulN 2 --ntasks-per-node=8 {G1}",
+    "torchrun --nnode=1 --nproc_per_nod=8 train.py",
+    # Options that are left out may be those that are missing.
+    "torchrun --nproc-per-node=8 --nnodes=2 ... train.py",
+    "torchrun --nproc-per-node=8 --nnodes=$WORLD_SIZE --node-rank=$RANK train.py",
+    "torchrun --nproc-per-node=16 train.py",
+    "torchrun --nproc-per-node=8 t.py --tokens '<image>' \"</s>\"",
+    "torchrun --nproc-per-node={{ n }} train.py",
+    "CUDA_VISIBLE_DEVICES=0 mpiexec.hydra -n 8 -ppn 8 ./solver",
+    f"CUDA_HOME=/usr/local/cuda {TWO} {G1}",
+    "mpiexec -n 8 -ppn 4 --depth=4 --cpu-bind depth /opt/intel/oneapi/run",
+    "mpiexec -n 8 --ppn 8 --cpu-bind list:0:1:2:3:4:5:6:7 ./a",
+    "aprun -N 4 -n 256 --cc core --cpus-per-pe 8 ./a",
+    "#!/bin/bash\n#SBATCH -N 4 --ntasks-per-node=1\nA='python3 -m torch.distributed.run'\n"
+    "B=(--nnodes=4 --nproc_per_node=8 --rdzv_backend=c10d --rdzv_endpoint=a:1)\n"
+    'srun -l $A "${B[@]}" train.py',
+    "#PBS -l select=1:ncpus=40:mpiprocs=40\nN=$(cat $PBS_NODEFILE | wc -l)\n"
+    "mpirun -np $N -hostfile $PBS_NODEFILE ./solver",
+    "export CMD='python t.py'\nsrun -N 2 --ntasks-per-node=8 bash -c '$CMD --rank $SLURM_PROCID'",
+    "srun -N 2 --ntasks-per-node=8 bash -c 'A=1; python t.py $A'",
     "torchrun --standalone --nproc-per-node=8 bench.py all_reduce -b 8 -e 1G",
     f"{TWO} python3 bench.py --op all_reduce -b 1M -e 1G",
     f"{TWO} ./bench.py allreduce_perf -b 1M -e 1G",
@@ -213,9 +235,9 @@ WRONG = [
     (f"{RUN} -g 16", "too-many-gpus"),
     (RUN, "one-rank"),
     # torchrun.
-    ("torchrun --nproc-per-node=16 train.py", "too-many-gpus"),
-    ("torchrun train.py", "torchrun-one-process"),
-    ("torchrun --nproc-per-nod=8 train.py", "option-unknown"),
+    ("#SBATCH --gres=gpu:8\ntorchrun --nproc-per-node=16 train.py", "too-many-gpus"),
+    ("#SBATCH --gres=gpu:8\ntorchrun train.py", "torchrun-one-process"),
+    ("torchrun --nproc-per-nodes=8 train.py", "option-unknown"),
     ("torchrun --nproc-per-node=8 --nnodes=2 train.py", "torchrun-endpoint"),
     ("torchrun --nproc-per-node=8 --nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=localhost:29500"
      " train.py", "torchrun-endpoint"),
@@ -229,6 +251,11 @@ WRONG = [
     ("torchrun --nproc-per-node=8 python train.py", "torchrun-python"),
     ("torchrun train.py --nproc-per-node=8", "option-behind-program"),
     (f"torchrun --nproc-per-node=8 {G1}", "torchrun-binary"),
+    ("torchrun --nproc-per-node=4 --nnodes=1 --node-rank=3 train.py", "torchrun-node-rank"),
+    ("python -m torch.distribute.launch --nproc_per_node=8 train.py", "module-unknown"),
+    ("CMD='python t.py'\nsrun -N 2 --ntasks-per-node=8 bash -c '$CMD --rank $SLURM_PROCID'",
+     "not-exported"),
+    (f"NCCL_DEBUG_SUBSYS=ALL,^CALL {G1}", "variable-value"),
     ("CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc-per-node=8 train.py", "visible-devices"),
     ("srun -N 2 --ntasks-per-node=8 torchrun --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d"
      " --rdzv-endpoint=a:1 t.py", "nested-launcher"),

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
 from nccltune.launch_lint.command import LaunchCommand, View
-from nccltune.launch_lint.finding import AppendOption, LaunchFinding, Replace, error, warning
+from nccltune.launch_lint.finding import AppendOption, LaunchFinding, Replace, error, note, warning
 from nccltune.launch_lint.hosts import with_slurm_gpus
 from nccltune.launch_lint.options import ACCELERATE, DEEPSPEED, SLURM, TRAINERS
-from nccltune.launch_lint.rules.torchrun import LOCAL_HOSTS, not_a_host, of_trainer
+from nccltune.launch_lint.rules.torchrun import LOCAL_HOSTS, beyond_assumed, not_a_host, of_trainer
 from nccltune.launch_lint.training import configured, visible
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
@@ -175,12 +175,14 @@ def accelerate_total(view: View, command: LaunchCommand) -> Iterator[LaunchFindi
             f"write --num_processes={nodes * max(1, each)}",
         )
     elif nodes > 1 and total == have:
-        yield warning(
+        yield (warning if view.site.gpus is not None else note)(
             "accelerate-total",
             f"--num_processes is the number on all machines: {each} on each of {nodes}, which have"
             f" {have} GPUs ({view.site.gpus_source})",
             f"write --num_processes={nodes * have}, if each is to use all its GPUs",
         )
+    elif each > have and view.site.gpus is None:
+        yield beyond_assumed(each)
     elif each > have:
         right = f"--num_processes={nodes * have}"
         edits = (Replace(option, (right,)),) if option is not None else ()
@@ -264,7 +266,9 @@ def deepspeed_resources(view: View, command: LaunchCommand) -> Iterator[LaunchFi
         )
     each, have = command.last("per_node"), view.site.gpus_per_node
     number = whole_number(each.value) if each is not None else None
-    if each is not None and number is not None and number > have:
+    if number is not None and number > have and view.site.gpus is None:
+        yield beyond_assumed(number)
+    elif each is not None and number is not None and number > have:
         right = (each.words[0].text.partition("=")[0], str(have))
         yield error(
             "too-many-gpus",
