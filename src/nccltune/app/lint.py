@@ -334,6 +334,8 @@ def _lint_launch(
         reasons.append(raised)
     findings += [] if found else never_started(rest)
     findings += unread_directives(rest)
+    started = {one.site.service for one in found}
+    findings += compose.judge_services([one for one in services if one[0] not in started], site)
     findings += lost_exports(rest) if found else []
     findings += _unseen(
         [

@@ -22,13 +22,14 @@ from nccltune.launch_lint.finding import LaunchFinding, note
 from nccltune.launch_lint.fix import apply_edits
 from nccltune.launch_lint.hosts import text_of, with_slurm_gpus
 from nccltune.launch_lint.misplaced import misplaced_options
+from nccltune.launch_lint.nested import SHELLS, is_c
 from nccltune.launch_lint.options import LOCAL, OPENMPI_4, OPENMPI_5, TRAINERS
 from nccltune.launch_lint.placed import SEVERAL, predict
 from nccltune.launch_lint.read import joined, launcher_at, program_at, read
 from nccltune.launch_lint.rules import RULES, arguments, sizes
 from nccltune.launch_lint.rules.shape import rules_of
 from nccltune.launch_lint.shell import ShellValue, expanded
-from nccltune.launch_lint.source import SHELLS, FoundCommand, from_text, is_c
+from nccltune.launch_lint.source import FoundCommand, from_text
 from nccltune.launch_lint.training import predict_training
 from nccltune.launch_lint.typography import plain, typographic
 from nccltune.launch_lint.words import Line, Word, quoted, split

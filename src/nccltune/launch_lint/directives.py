@@ -10,6 +10,12 @@ from nccltune.launch_lint.finding import LaunchFinding, note, warning
 from nccltune.launch_lint.hosts import with_gpus_of
 from nccltune.launch_lint.options import ELSEWHERE, FLUX, SLURM
 from nccltune.launch_lint.read import read_options, script_of
+from nccltune.launch_lint.shell import (
+    LSF_HOSTFILE,
+    OPERATORS_HOSTFILE,
+    ShellScope,
+    ShellValue,
+)
 from nccltune.launch_lint.words import Line, Word, split, whole_number
 from nccltune.model.errors import InputError
 from nccltune.model.scale import count
@@ -216,3 +222,43 @@ def _of_lsf(text: str, site: LaunchContext) -> LaunchContext:
     return site._replace(
         nodes=nodes or site.nodes, slots=slots or site.slots, gpus=numbers.get("gpus") or site.gpus
     )
+
+
+_MOST_HOSTS = 1024
+
+
+def scope_of(site: LaunchContext) -> ShellScope:
+    """Return the variables that the context gives: those of a container, and Slurm's own."""
+    if site.scope is not None:
+        return site.scope.copy()
+    values = {name: ShellValue(value) for name, value in site.exported}
+    by_meaning = {option.meaning: whole_number(option.value) for option in site.inherited}
+    per_node = by_meaning.get("per_node")
+    total = by_meaning.get("total") or (
+        per_node * site.nodes if per_node is not None and site.nodes is not None else None
+    )
+    known = {
+        "SLURM_NNODES": site.nodes,
+        "SLURM_JOB_NUM_NODES": site.nodes,
+        "SLURM_NTASKS": total,
+        "SLURM_NPROCS": total,
+        "SLURM_NTASKS_PER_NODE": per_node,
+        "SLURM_GPUS_PER_NODE": site.gpus_per_node if "gpus_per_node" in by_meaning else None,
+        "SLURM_GPUS_ON_NODE": site.gpus_per_node,
+    }
+    if site.inherited:
+        for name, number in known.items():
+            if number is not None:
+                values.setdefault(name, ShellValue(str(number)))
+    if site.workers is not None:
+        for name in ("OMPI_MCA_orte_default_hostfile", "HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE"):
+            values.setdefault(name, ShellValue(OPERATORS_HOSTFILE))
+    files: dict[str, str] = dict(site.files)
+    if site.nodes is not None and site.workers is None and not site.inherited:
+        # The hosts of a job of PBS or LSF: their names are not known, their number is.
+        hosts = [f"node{n}" for n in range(min(site.nodes, _MOST_HOSTS))]
+        values.setdefault("PBS_NODEFILE", ShellValue("$PBS_NODEFILE"))
+        files["$PBS_NODEFILE"] = "".join(f"{host}\n" * (site.slots or 1) for host in hosts)
+        values.setdefault("LSB_DJOB_HOSTFILE", ShellValue(LSF_HOSTFILE))
+        files[LSF_HOSTFILE] = "\n".join(hosts)
+    return ShellScope(values, {}, site.nodes, site.gpus_per_node, site.workers, files)

@@ -148,6 +148,7 @@ def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
             yield from _unexpanded(pod)
         yield from _not_text(pod)
         yield from _alone(document, pod)
+        yield from _same_rank(pod)
     if is_volcano(document):
         yield from _volcano(document, pods)
     if document.get("kind") == "MPIJob":
@@ -156,6 +157,21 @@ def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
         yield from _pytorch_job(pods)
 
 
+def _same_rank(pod: PodSpec) -> Iterator[LaunchFinding]:
+    """Find `--node-rank=0` in the command of several pods, whose ranks have to differ."""
+    text = " ".join(pod.words)
+    rank = _RANK.search(text)
+    if rank is not None and pod.number > 1 and _BY_RANK.search(text) is None:
+        yield error(
+            "inner-rank",
+            f"{pod.role}: each of {pod.number} pods gets {rank[0]}",
+            "take it from a variable that differs, such as JOB_COMPLETION_INDEX of an indexed job",
+        )
+
+
+_RANK = re.compile(r"--(?:node|machine)[-_]rank[= ]\d+(?!\S)")
+_BY_RANK = re.compile(r"\b(?:if|case)\b|--rdzv[-_]backend[= ](?!static)")
+"""What shows that pods differ, or that their ranks come from elsewhere."""
 _GLOO = re.compile(r"\bbackend[= ]+[\"']?gloo\b", re.I)
 
 

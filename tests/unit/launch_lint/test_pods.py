@@ -135,6 +135,8 @@ WRONG = [
     (JOBSET, "nvidia.com/gpu: 8, ", "", "pod-without-gpus"),
     (JOBSET, "            dnsPolicy: ClusterFirstWithHostNet\n", "", "pod-names"),
     (JOBSET, "--rdzv-endpoint=train-node-0-0.train:29500 ", "", "torchrun-endpoint"),
+    (JOBSET, "--rdzv-backend=c10d\n                --rdzv-endpoint=train-node-0-0.train:29500",
+     "--master-addr=train-node-0-0.train --node-rank=0", "inner-rank"),
 ]  # fmt: skip
 
 RIGHT = [

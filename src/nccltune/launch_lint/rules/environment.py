@@ -15,9 +15,9 @@ from nccltune.launch_lint.finding import (
     error,
     warning,
 )
+from nccltune.launch_lint.nested import SHELLS, is_c
 from nccltune.launch_lint.options import OPENMPI_5
 from nccltune.launch_lint.rules.variables import edits_of
-from nccltune.launch_lint.source import SHELLS, is_c
 from nccltune.launch_lint.words import is_open
 from nccltune.model.nccl_variables import table
 

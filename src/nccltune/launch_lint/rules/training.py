@@ -126,12 +126,22 @@ def inner_rank(view: View) -> Iterator[LaunchFinding]:
     It is 0 there. Only a shell that srun starts on each node reads the rank of that node.
     """
     inner, placement = view.prediction.inner, view.prediction.placement
-    if inner is None or placement is None or len(placement.nodes) < 2:
+    command = inner.command if inner is not None else view.command
+    if placement is None or len(placement.nodes) < 2 or not (inner or view.site.on_each):
         return
-    rank, backend = inner.command.last("node_rank"), inner.command.last("rdzv_backend")
+    rank, backend = command.last("node_rank"), command.last("rdzv_backend")
     if rank is None or (backend is not None and backend.value != "static"):
         return
     text, outer = rank.text, view.command.launcher.text
+    if inner is None:
+        if whole_number(rank.value) is not None:
+            yield error(
+                "inner-rank",
+                f"{view.site.on_each} this line on each of {len(placement.nodes)} nodes, and each"
+                f" gets {text}",
+                "give each node its own rank, or add --rdzv-backend=c10d",
+            )
+        return
     name = next((name for name in _OF_NODE if name in rank.value), None)
     if whole_number(rank.value) is not None:
         why = f"each of {len(placement.nodes)} nodes gets {text}"
