@@ -355,8 +355,12 @@ def _findings(view: View) -> list[LaunchFinding]:
 
 
 def _is_partial(command: LaunchCommand) -> bool:
-    """Return whether some options are not shown: they are in a variable, or `...` is for them."""
-    return bool(command.hidden or command.all(ELIDED))
+    """Return whether some options are not shown.
+
+    They are in a variable, `...` is for them, or a program that is given the command adds them.
+    """
+    is_given = any(word.text.endswith(".py") for word in command.lead)
+    return bool(command.hidden or command.all(ELIDED) or is_given)
 
 
 _MISSING_OPTIONS = frozenset(
@@ -392,7 +396,7 @@ def _view(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> View:
         is_open = "assumed" in (prediction.assumed or "") or (
             nodes != 1 and prediction.unknown == SEVERAL
         )
-        if nodes and site.nodes is None and is_open:
+        if nodes and site.nodes is None and is_open and (nodes > 1 or not command.last("hostfile")):
             # What is started on the nodes knows their number.
             site = site._replace(nodes=nodes)
             prediction = _with_inner(command, site, predict(command, flavor, site, gpus))

@@ -167,7 +167,7 @@ def launcher_at(words: Sequence[Word]) -> int | None:
         if is_launcher(word.text):
             if at and _NAMES_LAUNCHER.fullmatch(words[at - 1].text):
                 continue
-            if word.text == "deepspeed" and not _is_started(words, at):
+            if PurePosixPath(word.text).name == "deepspeed" and not _is_started(words, at):
                 continue
             return at
         if is_nccl_test(word.text):

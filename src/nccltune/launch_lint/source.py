@@ -34,9 +34,10 @@ from nccltune.launch_lint.nested import (
     script_inside,
 )
 from nccltune.launch_lint.options import SLURM
-from nccltune.launch_lint.pasted import commands_in, out_of_prose, scripts_of
+from nccltune.launch_lint.pasted import blocks_of, commands_in, out_of_prose, scripts_of
 from nccltune.launch_lint.read import (
     WRAPPERS,
+    joined,
     launcher_at,
     no_launcher,
     read_options,
@@ -85,7 +86,8 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     text = started_by(as_script(text))
     site = read_around(text, site._replace(ran=site.ran or _ROW.search(text) is not None))
     try:
-        found = [one for script in scripts_of(text) for one in _of_script(script, site)]
+        is_page = len(blocks_of(text)) > 1
+        found = [one for script in scripts_of(text) for one in _of_script(script, site, is_page)]
     except InputError:
         # Prose has apostrophes, which no second one closes.
         found = from_lines(text, site)
@@ -118,9 +120,12 @@ def from_lines(text: str, site: LaunchContext) -> list[FoundCommand]:
     ]
 
 
-def _of_script(text: str, site: LaunchContext) -> list[FoundCommand]:
+def _of_script(text: str, site: LaunchContext, is_page: bool) -> list[FoundCommand]:
     text, here = without_here(with_lists(text))
     site = with_directives(text, site)
+    if is_page:
+        # What another block of the page loads may be for another machine.
+        site = site._replace(modules=())
     nodes = nodes_of(split(text))
     script = _Script(site, scope_of(site), nodes, here)
     script.run(nodes)
@@ -321,7 +326,7 @@ class _Script:
             self._source(words[1].text, around)
         elif words[0].text in ("shift", "set"):
             self._shift([word.text for word in words])
-        elif launcher_at(words) == len(words) - 1 and len(self._lines) > 1:
+        elif launcher_at(whole := joined(words)) == len(whole) - 1 and len(self._lines) > 1:
             return  # A list of programs, or prose.
         elif starts_something(words) and not hides_command(words):
             if not (words := out_of_prose(words)):

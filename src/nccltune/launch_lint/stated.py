@@ -78,9 +78,7 @@ def stated_settings(text: str) -> list[StatedSetting]:
 
 
 def _is_of_nccl(name: str) -> bool:
-    return (name.startswith(PREFIX) and not is_foreign(name)) or (
-        nearest_variable(name) or ""
-    ).startswith(PREFIX)
+    return name.startswith(PREFIX) or (nearest_variable(name) or "").startswith(PREFIX)
 
 
 def judge_stated(given: Sequence[StatedSetting], *, alone: bool) -> Iterator[LaunchFinding]:
@@ -153,7 +151,8 @@ def _without_edits(found: Iterable[Iterable[LaunchFinding]]) -> Iterator[LaunchF
 
 def checked_alone(given: Sequence[StatedSetting], why: str) -> LaunchFinding:
     """Return the note that settings were checked without a command. `why` is why there is none."""
-    names = list(dict.fromkeys(one.name for one in given if _is_of_nccl(one.name)))
+    names = [one.name for one in given if _is_of_nccl(one.name) and not is_foreign(one.name)]
+    names = list(dict.fromkeys(names))
     why = f"this {why}" if why.startswith("is ") else why
     if not names:
         return note("settings-alone", f"{why}, nor a setting of NCCL")

@@ -72,6 +72,12 @@ RIGHT = [
     f"CUDA_HOME=/usr/local/cuda {TWO} {G1}",
     "mpiexec -n 8 -ppn 4 --depth=4 --cpu-bind depth /opt/intel/oneapi/run",
     "mpiexec -n 8 --ppn 8 --cpu-bind list:0:1:2:3:4:5:6:7 ./a",
+    "deepspeed t.py --dir ./runs/deepspeed",
+    "CUDA_VISIBLE_DEVICES=0,1 deepspeed --num_gpus 2 t.py",
+    "python plan.py --nodes 8 -- accelerate launch --num_machines 8 --num_processes 64 t.py",
+    "#!/bin/bash\n#SBATCH --image=i --module=gpu,nccl-2.18\nsrun -n 4 shifter ./a",
+    "NCCL_DEBUG=INFO mpirun -n 2 --host a,b true",
+    "CUDA_DEVICE_MAX_COPY_CONNECTIONS=8 torchrun --standalone --nproc-per-node=8 t.py",
     "aprun -N 4 -n 256 --cc core --cpus-per-pe 8 ./a",
     "#!/bin/bash\n#SBATCH -N 4 --ntasks-per-node=1\nA='python3 -m torch.distributed.run'\n"
     "B=(--nnodes=4 --nproc_per_node=8 --rdzv_backend=c10d --rdzv_endpoint=a:1)\n"

@@ -214,6 +214,18 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
             "12 processes, 4 on each of 3 nodes",
             "each gets",
         ),
+        ({"R.md": f"<!-- (c) -->\n\n```\n{EIGHT}\n```\n"}, "8 processes", "XML"),
+        ({"R.md": f"```\n{EIGHT}\n```\nrow, 1, 2, 3, 4\n"}, "8 processes", "rows"),
+        (
+            {"R.md": f"```\n[login-1]$ {EIGHT}\n```\n```\naccelerate launch\n```\n"},
+            "8 processes",
+            "is a placeholder",
+        ),
+        (
+            {"R.md": "```\nml openmpi\n```\n```\nmpirun -f h -n 8 -ppn 4 ./a\n```\n"},
+            "8 processes, 4 on each of 2 nodes",
+            "Open MPI",
+        ),
         ({"Dockerfile": DOCKERFILE}, "8 processes, all on one node", "16"),
         ({"Dockerfile": DOCKERFILE.replace("Ring", "Rang")}, "NCCL_ALGO=Rang: ", "16"),
         (

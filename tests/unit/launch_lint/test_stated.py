@@ -84,6 +84,7 @@ def test_every_notation_is_read(text: str, settings: list[tuple[str, str]]) -> N
         ("NCCL_ALGO=${ALGO}\nNCCL_IB_HCA=<devices>\n", []),
         ("NCCL_DEBUG: null\nNCCL_PROTO: ~\n", []),
         ("ENV OLD_LIBRARY_PATH=/stubs\nENV NCCL_NET_PLUGIN=none\n", []),
+        ("SOCKET_IFNAME=eth0\nNCCL_DEBUG=INFO\n", []),
         # How many nodes there are is unknown.
         ("NCCL_SOCKET_IFNAME=lo\n", []),
         ("NCCL_IB_DISABLE=1\nNCCL_SOCKET_IFNAME=eth0\n", ["setting-left-over"]),

@@ -19,6 +19,7 @@ from nccltune.launch_lint.nested import SHELLS, is_c
 from nccltune.launch_lint.options import OPENMPI_5
 from nccltune.launch_lint.rules.variables import edits_of
 from nccltune.launch_lint.words import is_open
+from nccltune.model.names import listed
 from nccltune.model.nccl_variables import table
 
 _FOR_PROCESSES = (
@@ -149,9 +150,13 @@ _OF_ENVIRONMENT = re.compile(
 
 
 def _is_script(view: View) -> bool:
-    """Return whether the program is a shell's script, which may need none of the variables."""
+    """Return whether the program is a shell's script or a tool, which may need no variable."""
     words = view.command.program
-    return view.program is None and bool(words) and words[0].text.rpartition("/")[2] in SHELLS
+    name = words[0].text.rpartition("/")[2] if words else ""
+    return view.program is None and (name in SHELLS or name in _TOOLS)
+
+
+_TOOLS = listed("true hostname date uname echo nvidia-smi ls sleep whoami uptime mkdir cp")
 
 
 def _passes_unknown(view: View) -> bool:

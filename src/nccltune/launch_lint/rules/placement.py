@@ -273,7 +273,9 @@ def uneven_nodes(view: View) -> Iterator[LaunchFinding]:
     total = view.command.last("total")
     edits: tuple[Edit, ...] = ()
     fix = "give every node as many"
-    if total is not None and (each := ask.per_node or max(n.processes for n in placement.nodes)):
+    each = ask.per_node or max(n.processes for n in placement.nodes)
+    # More than the slots of a host do not start.
+    if total is not None and all(host.slots is None or host.slots >= each for host in hosts):
         right = each * len(hosts)
         fix, edits = f"write {_n(view)} {right}", (Replace(total, (_n(view), str(right))),)
     yield warning(

@@ -287,7 +287,8 @@ def deepspeed_resources(view: View, command: LaunchCommand) -> Iterator[LaunchFi
             (Replace(each, right),),
         )
     shown = visible(command, view.site)
-    if shown is not None and (numbers or filters):
+    first = ",".join(str(n) for n in range(number or 0))
+    if shown is not None and (filters or (numbers and shown != first)):
         yield warning(
             "deepspeed-visible",
             f"deepspeed ignores CUDA_VISIBLE_DEVICES={shown} beside"

@@ -84,7 +84,7 @@ def names(view: View) -> Iterator[LaunchFinding]:
             )
             continue
         of_nccl = PREFIX + variable.name.removeprefix("RCCL_")
-        if of_nccl != variable.name and of_nccl in _SHARED:
+        if variable.name.startswith("RCCL_") and of_nccl in _SHARED:
             yield error(
                 "variable-unknown",
                 f"there is no variable {variable.name}: RCCL reads {of_nccl}",
