@@ -8,7 +8,7 @@ from nccltune.launch_lint.boxes import inside
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.directives import allocated
 from nccltune.launch_lint.options import SLURM
-from nccltune.launch_lint.read import is_launcher, launcher_at, read_options
+from nccltune.launch_lint.read import is_launcher, joined, launcher_at, read_options
 from nccltune.launch_lint.words import Line, Word
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
@@ -73,6 +73,7 @@ _ASKS = frozenset({"--help", "--version", "version", "--usage", "-h", "-V", "--m
 
 def only_asks(line: Line) -> bool:
     """Return whether a line such as `srun --help | grep pyxis` only asks the launcher."""
-    at = launcher_at(line.words)
-    after = [word.text for word in line.words[at + 1 :]] if at is not None else []
+    words = joined(line.words)
+    at = launcher_at(words)
+    after = [word.text for word in words[at + 1 :]] if at is not None else []
     return bool(after) and after[0] in _ASKS

@@ -95,7 +95,7 @@ def commands_in(text: str) -> Iterator[tuple[Line, bool]]:
             except InputError:
                 continue
             if found and is_command(found[0].words):
-                if part == line or is_value or _has_program(found[0].words):
+                if part == line or is_value or has_program(found[0].words):
                     yield found[0], is_value
                 break
 
@@ -127,10 +127,10 @@ def out_of_prose(words: tuple[Word, ...]) -> tuple[Word, ...]:
     if not any(word.text.startswith("-") for word in (*kept, last)):
         return ()
     found = (*kept, Word(last.text.rstrip(",.;:!?"), last.raw.rstrip(",.;:!?")))
-    return found if _has_program(found) else ()
+    return found if has_program(found) else ()
 
 
-def _has_program(words: Sequence[Word]) -> bool:
+def has_program(words: Sequence[Word]) -> bool:
     """Return whether a command that a sentence names has a program, and not only options."""
     with contextlib.suppress(InputError):
         programs = [command.program for command in read(Line(tuple(words), "")).values()]

@@ -362,7 +362,7 @@ def _read(line: Line, at: int, flavor: Flavor) -> LaunchCommand:
             options.append(Option(words[place : place + 1], text, (), UNKNOWN_OPTIONS))
             place += 1
             continue
-        if text in _ELLIPSES:
+        if text in ELLIPSES:
             options.append(Option(words[place : place + 1], text, (), ELIDED))
             place += 1
             continue
@@ -384,7 +384,8 @@ def _read(line: Line, at: int, flavor: Flavor) -> LaunchCommand:
     return LaunchCommand(words[:at], words[at], tuple(options), program, line.tail, end)
 
 
-_ELLIPSES = ("...", "\u2026", "[...]")
+ELLIPSES = ("...", "\u2026", "[...]")
+"""Words for what a text leaves out."""
 _OPTIONS = re.compile(r"\$\{?\w*(?:ARG|OPT|FLAG|PARAM)\w*", re.I)
 _PROGRAM = re.compile(r"(?:.*/)?(?:python[\d.]*|bash|sh|.*\.(?:py|sh))")
 

@@ -34,7 +34,13 @@ from nccltune.launch_lint.nested import (
     script_inside,
 )
 from nccltune.launch_lint.options import SLURM
-from nccltune.launch_lint.pasted import blocks_of, commands_in, out_of_prose, scripts_of
+from nccltune.launch_lint.pasted import (
+    blocks_of,
+    commands_in,
+    has_program,
+    out_of_prose,
+    scripts_of,
+)
 from nccltune.launch_lint.read import (
     WRAPPERS,
     joined,
@@ -88,6 +94,9 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     try:
         is_page = len(blocks_of(text)) > 1
         found = [one for script in scripts_of(text) for one in _of_script(script, site, is_page)]
+        if is_page:
+            # A page shows options by themselves, too.
+            found = [one for one in found if has_program(one.line.words)] or found
     except InputError:
         # Prose has apostrophes, which no second one closes.
         found = from_lines(text, site)

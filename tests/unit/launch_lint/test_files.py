@@ -215,6 +215,11 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
             "each gets",
         ),
         ({"R.md": f"<!-- (c) -->\n\n```\n{EIGHT}\n```\n"}, "8 processes", "XML"),
+        (
+            {"R.md": f"```\nsrun --ntasks=8\n```\n```\n{EIGHT}\n```\n"},
+            "8 processes",
+            "no program",
+        ),
         ({"R.md": f"```\n{EIGHT}\n```\nrow, 1, 2, 3, 4\n"}, "8 processes", "rows"),
         (
             {"R.md": f"```\n[login-1]$ {EIGHT}\n```\n```\naccelerate launch\n```\n"},
