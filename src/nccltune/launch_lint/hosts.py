@@ -142,13 +142,13 @@ def hostfile(name: str, flavor: Flavor, site: LaunchContext) -> tuple[Host, ...]
     if content is None:
         return None
     found: dict[str, list[int | None]] = {}
-    for number, line in enumerate(content.splitlines()[:MAX_NODES], 1):
+    for place, line in enumerate(content.splitlines()[:MAX_NODES], 1):
         words = fields(line.partition("#")[0])
         if not words:
             continue
         name, _, text = words[0].partition(":")
         # Addresses that are left out, such as xxx.xxx.xxx.xxx, are hosts of their own.
-        name = f"{name}-{number}" if re.fullmatch(r"[xX]+(?:\.[xX]+)+", name) else name
+        name = f"{name}-{place}" if re.fullmatch(r"[xX]+(?:\.[xX]+)+", name) else name
         slots = whole_number(text)
         for word in words[1:]:
             key, _, value = word.partition("=")

@@ -456,7 +456,7 @@ def _cluster(words: Sequence[Word], at: int) -> tuple[Option, int] | None:
     table, letters = TABLES[SLURM], words[at].text[1:]
     rest = letters.lstrip("".join(one for one in letters if table.get(one) == Spec(0, "")))
     if rest in ("", letters):
-        return (Option(words[at : at + 1], letters, (), ""), at + 1) if not rest else None
+        return (Option((words[at],), letters, (), ""), at + 1) if not rest else None
     if (last := table.get(rest[0])) is None:
         return None
     end = at + 1 + (0 if rest[1:] else last.words)
