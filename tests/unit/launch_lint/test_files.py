@@ -179,6 +179,8 @@ ENV A=1 \\
 CMD ["torchrun", "--nproc-per-node=8", "t.py"]
 """
 EIGHT = "torchrun --nproc-per-node=8 t.py"
+PAGE = f"```\n{EIGHT}\n```\n"
+OF_HYDRA = "mpirun -f h -n 8 -ppn 4 ./a"
 RESERVED = "{resources: {reservations: {devices: [{%s, capabilities: [gpu]}]}}}"
 ONE = "device_ids: ['0']"
 
@@ -214,23 +216,12 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
             "12 processes, 4 on each of 3 nodes",
             "each gets",
         ),
-        ({"R.md": f"<!-- (c) -->\n\n```\n{EIGHT}\n```\n"}, "8 processes", "XML"),
-        (
-            {"R.md": f"```\nsrun --ntasks=8\n```\n```\n{EIGHT}\n```\n"},
-            "8 processes",
-            "no program",
-        ),
-        ({"R.md": f"```\n{EIGHT}\n```\nrow, 1, 2, 3, 4\n"}, "8 processes", "rows"),
-        (
-            {"R.md": f"```\n[login-1]$ {EIGHT}\n```\n```\naccelerate launch\n```\n"},
-            "8 processes",
-            "is a placeholder",
-        ),
-        (
-            {"R.md": "```\nml openmpi\n```\n```\nmpirun -f h -n 8 -ppn 4 ./a\n```\n"},
-            "8 processes, 4 on each of 2 nodes",
-            "Open MPI",
-        ),
+        ({"R.md": f"<!-- (c) -->\n\n{PAGE}"}, "8 processes", "XML"),
+        ({"R.md": f"{PAGE}```\nsrun --ntasks=8\n```\n"}, "8 processes", "no program"),
+        ({"R.md": f"{PAGE}row, 1, 2, 3, 4\n"}, "8 processes", "rows"),
+        ({"R.md": PAGE.replace("torch", "[login-1]$ torch")}, "8 processes", "placeholder"),
+        ({"R.md": f"{PAGE}```\naccelerate launch\n```\n"}, "8 processes", "accelerate"),
+        ({"R.md": f"```\nml openmpi\n```\n```\n{OF_HYDRA}\n```\n"}, "4 on each of 2", "Open MPI"),
         ({"Dockerfile": DOCKERFILE}, "8 processes, all on one node", "16"),
         ({"Dockerfile": DOCKERFILE.replace("Ring", "Rang")}, "NCCL_ALGO=Rang: ", "16"),
         (
