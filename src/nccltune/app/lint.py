@@ -23,7 +23,7 @@ from nccltune.launch_lint import compose, manifest, output, source
 from nccltune.launch_lint.around import read_around
 from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
-from nccltune.launch_lint.directives import never_started
+from nccltune.launch_lint.directives import never_started, unread_directives
 from nccltune.launch_lint.finding import LaunchFinding, note
 from nccltune.launch_lint.makefile import lost_exports
 from nccltune.launch_lint.options import (
@@ -36,6 +36,7 @@ from nccltune.launch_lint.options import (
     SLURM,
     TRAINERS,
 )
+from nccltune.launch_lint.pasted import unnumbered
 from nccltune.launch_lint.read import starts_something
 from nccltune.launch_lint.source import FoundCommand
 from nccltune.launch_lint.stated import (
@@ -62,6 +63,8 @@ from nccltune.tune.lint import (
 
 _ROW = re.compile(r"\s*\"?[\w-]+\"?\s*,\s*\"?\d[^,]*(?:,[^,]*){3,}")
 """Matches a row of a tuner configuration: a word, a number and at least three more cells."""
+_PAGE = re.compile(r"^ *(?:```|~~~|#{1,6} +\w.*\n *\n)", re.M)
+"""What a page of Markdown has: a block of code, or a heading."""
 _MARKER = re.compile(r"^#+\s*nccltune:", re.M)
 _SCRIPT = re.compile(r"\A#!|^#SBATCH\b", re.M)
 _NAMES_LAUNCH = re.compile(
@@ -188,7 +191,8 @@ def recognise(path: Path) -> LintKind:
     if path.is_dir():
         return _recognise_folder(path)
     text = _text_of(path)
-    if text.lstrip("\ufeff \t\r\n").startswith("<") or looks_like_matrix(text):
+    is_xml = text.lstrip("\ufeff \t\r\n").startswith("<") and _PAGE.search(text) is None
+    if is_xml or looks_like_matrix(text):
         return LintKind.TOPOLOGY
     is_compose = bool(compose.services_in(text)[0])
     if manifest.is_manifest(text) or is_compose or output.is_output(text):
@@ -197,13 +201,13 @@ def recognise(path: Path) -> LintKind:
     is_table = any(_ROW.match(line) for line in plain) or bool(_MARKER.search(text))
     is_table = is_table or foreign_separator(text) is not None
     is_script = bool(_SCRIPT.search(text)) or _has_command(text, path)
-    if is_table and is_script:
+    if is_table and is_script and _PAGE.search(text) is None:
         raise InputError(
             "has rows of a configuration and commands of a script",
             where=str(path),
             hint="name it: ‹kind› configuration or ‹kind› launch",
         )
-    if is_table:
+    if is_table and not is_script:
         return LintKind.CONFIGURATION
     if is_script:
         return LintKind.LAUNCH
@@ -309,6 +313,7 @@ def _lint_launch(
     text: str, name: str | None, site: LaunchContext, flavors: tuple[Flavor, ...]
 ) -> LintedLaunch:
     """Check the manifests, commands, outputs and settings of a text. Raises InputError for none."""
+    text = unnumbered(text)
     if name is not None:
         site = site._replace(folder=str(Path(name).parent))
     services, plain = compose.services_in(text)
@@ -333,6 +338,9 @@ def _lint_launch(
     except InputError as raised:
         reasons.append(raised)
     findings += [] if found else never_started(rest)
+    findings += unread_directives(rest)
+    started = {one.site.service for one in found}
+    findings += compose.judge_services([one for one in services if one[0] not in started], site)
     findings += lost_exports(rest) if found else []
     findings += _unseen(
         [

@@ -25,6 +25,8 @@ scheduled.py   predict the processes of Flux, jsrun, aprun and Cray PALS
 stated.py      settings that a text states, with or without a command
 training.py    predict the processes of torchrun, deepspeed and accelerate
 makefile.py    recipes of make
+dockerfile.py  the command that a container of a Dockerfile starts
+nested.py      scripts and commands inside a command
 manifest.py    commands in Kubernetes manifests
 pods.py        pods of a manifest without the GPUs or memory that they need
 misplaced.py   launcher options after the program

@@ -14,8 +14,11 @@ _SEVERAL = re.compile(
 _RANK = re.compile(
     r"\$\{?((?:OMPI_COMM_WORLD|MV2_COMM_WORLD|PMIX?|FLUX_TASK|SLURM_(?:PROC|LOCAL)ID|MPI_LOCALRANK)\w*)"
 )
+_NODE = r"(?:node|host|machine|server)"
 _GPUS = re.compile(
-    r"\beach (?:(?:node|host|machine|server) )?(?:has|have|with|contains) ([1-9]\d?)"
+    rf"\b(?:(?:each|every) {_NODE} (?:has|with|contains)"
+    rf"|{_NODE}s,? each (?:has|have|having|with|contain(?:s|ing))"
+    rf"|{_NODE}s (?:with|having)(?=[^.\n]{{0,40}}gpus? each\b)) ([1-9]\d?)"
     r" (?:[\w.-]+ ){0,3}?gpus?\b",
     re.I,
 )

@@ -10,18 +10,26 @@ from typing import NamedTuple
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.program import is_nccl_test, read_program
 from nccltune.launch_lint.boxes import env_files, variables_in
-from nccltune.launch_lint.command import InnerLaunch, LaunchCommand, LaunchContext, Prediction, View
+from nccltune.launch_lint.command import (
+    ELIDED,
+    InnerLaunch,
+    LaunchCommand,
+    LaunchContext,
+    Prediction,
+    View,
+)
 from nccltune.launch_lint.finding import LaunchFinding, note
 from nccltune.launch_lint.fix import apply_edits
 from nccltune.launch_lint.hosts import text_of, with_slurm_gpus
 from nccltune.launch_lint.misplaced import misplaced_options
+from nccltune.launch_lint.nested import SHELLS, is_c
 from nccltune.launch_lint.options import LOCAL, OPENMPI_4, OPENMPI_5, TRAINERS
 from nccltune.launch_lint.placed import SEVERAL, predict
 from nccltune.launch_lint.read import joined, launcher_at, program_at, read
 from nccltune.launch_lint.rules import RULES, arguments, sizes
 from nccltune.launch_lint.rules.shape import rules_of
 from nccltune.launch_lint.shell import ShellValue, expanded
-from nccltune.launch_lint.source import SHELLS, FoundCommand, from_text, is_c
+from nccltune.launch_lint.source import FoundCommand, from_text
 from nccltune.launch_lint.training import predict_training
 from nccltune.launch_lint.typography import plain, typographic
 from nccltune.launch_lint.words import Line, Word, quoted, split
@@ -311,7 +319,8 @@ def _with_inner(command: LaunchCommand, site: LaunchContext, outer: Prediction) 
     if flavor not in TRAINERS:
         return outer
     read_as = read_as._replace(lead=inside.words[:at])
-    inner = predict_training(read_as, flavor, inside.site)
+    # What the outer launcher starts, no batch script runs on its first node alone.
+    inner = predict_training(read_as, flavor, inside.site._replace(on_first=""))
     each = nodes = None
     if inner.placement is not None:
         each, nodes = inner.placement.nodes[0].processes, len(inner.placement.nodes)
@@ -333,8 +342,8 @@ def _findings(view: View) -> list[LaunchFinding]:
     if (
         view.site.part
         or view.site.is_begun
-        or view.command.hidden
-        or (inner is not None and inner.command.hidden)
+        or _is_partial(view.command)
+        or (inner is not None and _is_partial(inner.command))
     ):
         found = [finding for finding in found if finding.id not in _MISSING_OPTIONS]
     if view.site.is_begun:
@@ -343,6 +352,15 @@ def _findings(view: View) -> list[LaunchFinding]:
     if view.site.is_begun or (view.program is not None and view.program.hidden):
         found = [finding for finding in found if finding.id not in _MISSING_ARGUMENTS]
     return found
+
+
+def _is_partial(command: LaunchCommand) -> bool:
+    """Return whether some options are not shown.
+
+    They are in a variable, `...` is for them, or a program that is given the command adds them.
+    """
+    is_given = any(word.text.endswith(".py") for word in command.lead)
+    return bool(command.hidden or command.all(ELIDED) or is_given)
 
 
 _MISSING_OPTIONS = frozenset(
@@ -378,7 +396,7 @@ def _view(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> View:
         is_open = "assumed" in (prediction.assumed or "") or (
             nodes != 1 and prediction.unknown == SEVERAL
         )
-        if nodes and site.nodes is None and is_open:
+        if nodes and site.nodes is None and is_open and (nodes > 1 or not command.last("hostfile")):
             # What is started on the nodes knows their number.
             site = site._replace(nodes=nodes)
             prediction = _with_inner(command, site, predict(command, flavor, site, gpus))

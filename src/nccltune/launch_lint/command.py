@@ -18,6 +18,10 @@ UNKNOWN_OPTIONS = "unknown_options"
 """Meaning of a variable before the program whose options are not known."""
 
 
+ELIDED = "elided"
+"""Meaning of `...` between the options: some are left out in the text."""
+
+
 class Option(NamedTuple):
     """An option of the launcher. `meaning` is from the tables in `options.py`.
 
@@ -135,6 +139,7 @@ class LaunchContext(NamedTuple):
     - `on_first`: the scheduler whose batch script runs the line: on its first node only. "" else.
     - `modules`: the modules that the script loads.
     - `spreads`: the number of the script's lines that start anything on other nodes.
+    - `on_each`: who runs the same line on each node: `SkyPilot runs`. "" if none does.
     - `is_begun`: whether the command is the value of a variable, behind which more may follow.
     - `unseen`: files that the script reads with `source` and that are not here.
     - `scope`, `assumed`: what the shell knows at the command, and what was assumed to expand it.
@@ -163,6 +168,7 @@ class LaunchContext(NamedTuple):
     unseen: tuple[str, ...] = ()
     is_begun: bool = False
     on_first: str = ""
+    on_each: str = ""
     modules: tuple[str, ...] = ()
     spreads: int = 0
     given_gpus: int | None = None

@@ -10,12 +10,13 @@ from typing import Any
 from nccltune.formats.text.yaml_documents import load_documents
 from nccltune.launch_lint.boxes import SERVICE, variables_in
 from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.hosts import text_of
 from nccltune.launch_lint.pasted import blocks_of
 from nccltune.launch_lint.pods import at, mapping
 from nccltune.launch_lint.read import no_launcher
 from nccltune.launch_lint.source import FoundCommand, from_words
-from nccltune.launch_lint.stated import StatedSetting
+from nccltune.launch_lint.stated import StatedSetting, judge_box
 from nccltune.launch_lint.words import Line, quoted, whole_number
 from nccltune.model.errors import InputError
 
@@ -63,6 +64,20 @@ def from_services(services: Services, site: LaunchContext) -> list[FoundCommand]
     if services and not found:
         raise no_launcher(lines)
     return found
+
+
+def judge_services(services: Services, site: LaunchContext) -> Iterator[LaunchFinding]:
+    """Yield what services lack for NCCL that split a model over GPUs, whatever they start."""
+    for name, service in services:
+        words = [*_words(service.get("entrypoint")), *_words(service.get("command"))]
+        variables = dict(_variables(service, site))
+        around = tuple(_docker(service, variables))
+        split = _PARALLEL.search(" ".join(words)) is not None
+        for finding in judge_box(variables, around, is_split=split):
+            yield finding._replace(message=f"service {name}: {finding.message}")
+
+
+_PARALLEL = re.compile(r"(?:^|\s)--?(?:tensor[-_]parallel[-_]size|tp(?:[-_]size)?)[= ]([2-9]|\d\d)")
 
 
 def unseen_files(services: Services, site: LaunchContext) -> list[str]:
@@ -120,7 +135,9 @@ def _docker(service: dict[Any, Any], variables: dict[str, str]) -> Iterator[str]
         yield "--gpus"
     if service.get("ipc") or service.get("shm_size"):
         yield "--ipc=host"
-    for key in ("devices", "volumes", "tmpfs", "user", "extends"):
+    if service.get("privileged"):
+        yield "--privileged"
+    for key in ("network_mode", "devices", "volumes", "tmpfs", "user", "extends"):
         if value := service.get(key):
             yield f"--{key}={value}"
     yield str(service.get("image"))

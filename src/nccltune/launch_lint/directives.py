@@ -6,9 +6,16 @@ import re
 from collections.abc import Iterator
 
 from nccltune.launch_lint.command import LaunchContext
-from nccltune.launch_lint.finding import LaunchFinding, note
+from nccltune.launch_lint.finding import LaunchFinding, note, warning
+from nccltune.launch_lint.hosts import with_gpus_of
 from nccltune.launch_lint.options import ELSEWHERE, FLUX, SLURM
 from nccltune.launch_lint.read import read_options, script_of
+from nccltune.launch_lint.shell import (
+    LSF_HOSTFILE,
+    OPERATORS_HOSTFILE,
+    ShellScope,
+    ShellValue,
+)
 from nccltune.launch_lint.words import Line, Word, split, whole_number
 from nccltune.model.errors import InputError
 from nccltune.model.scale import count
@@ -116,10 +123,38 @@ def _substituted(text: str) -> str:
 
 
 def _sbatch_words(text: str) -> Iterator[Word]:
-    for line in text.splitlines():
+    for line in text[: _first_command(text)].splitlines():
         if line.startswith("#SBATCH"):
             for part in split(line.removeprefix("#SBATCH")):
                 yield from part.words
+
+
+def _first_command(text: str) -> int | None:
+    """Return where the first command of one script begins, or None for other texts."""
+    is_script = text.startswith("#!") and text.count("\n#!") == 0 and "<<" not in text
+    match = _COMMAND.search(text) if is_script else None
+    return match.start() if match is not None else None
+
+
+_COMMAND = re.compile(r"^[ \t]*[^#\s]", re.M)
+_DIRECTIVE = re.compile(r"^#(SBATCH|PBS)\s+(-\S.*?)[ \t]*(?:#.*)?$", re.M)
+_COMMENTED = re.compile(r"^#[ \t]+(SBATCH|PBS)[ \t]+(-\S.*?)[ \t]*(?:#.*)?$", re.M)
+
+
+def unread_directives(text: str) -> Iterator[LaunchFinding]:
+    """Find directives behind the first command, and a script whose only ones are comments."""
+    end = _first_command(text)
+    if end is not None and (late := _DIRECTIVE.search(text, end)) is not None:
+        who = "Slurm" if late[1] == "SBATCH" else "PBS"
+        yield warning(
+            "directive-late",
+            f"#{late[1]} {late[2]} stands behind the first command: {who} reads no directive there",
+            "write it above the first command",
+        )
+    bare = _COMMENTED.search(text)
+    if bare is not None and re.search(rf"^#{bare[1]}\b", text, re.M) is None:
+        said = f"'# {bare[1]} {bare[2]}' is a comment: a directive has no blank behind #"
+        yield note("directive-comment", said)
 
 
 def allocated(site: LaunchContext) -> LaunchContext:
@@ -137,8 +172,7 @@ def allocated(site: LaunchContext) -> LaunchContext:
     total = number("total")
     if slots is None and total is not None:
         slots = -(-total // (nodes or 1))
-    gpus = re.fullmatch(r"(?:\w+:)?([1-9][0-9]{0,4})", by_meaning.get("gpus_per_node", ""))
-    return site._replace(nodes=nodes, slots=slots, gpus=int(gpus[1]) if gpus else site.gpus)
+    return with_gpus_of(site.inherited, site._replace(nodes=nodes, slots=slots))
 
 
 def _of_flux(text: str, site: LaunchContext) -> LaunchContext:
@@ -188,3 +222,43 @@ def _of_lsf(text: str, site: LaunchContext) -> LaunchContext:
     return site._replace(
         nodes=nodes or site.nodes, slots=slots or site.slots, gpus=numbers.get("gpus") or site.gpus
     )
+
+
+_MOST_HOSTS = 1024
+
+
+def scope_of(site: LaunchContext) -> ShellScope:
+    """Return the variables that the context gives: those of a container, and Slurm's own."""
+    if site.scope is not None:
+        return site.scope.copy()
+    values = {name: ShellValue(value) for name, value in site.exported}
+    by_meaning = {option.meaning: whole_number(option.value) for option in site.inherited}
+    per_node = by_meaning.get("per_node")
+    total = by_meaning.get("total") or (
+        per_node * site.nodes if per_node is not None and site.nodes is not None else None
+    )
+    known = {
+        "SLURM_NNODES": site.nodes,
+        "SLURM_JOB_NUM_NODES": site.nodes,
+        "SLURM_NTASKS": total,
+        "SLURM_NPROCS": total,
+        "SLURM_NTASKS_PER_NODE": per_node,
+        "SLURM_GPUS_PER_NODE": site.gpus_per_node if "gpus_per_node" in by_meaning else None,
+        "SLURM_GPUS_ON_NODE": site.gpus_per_node,
+    }
+    if site.inherited:
+        for name, number in known.items():
+            if number is not None:
+                values.setdefault(name, ShellValue(str(number)))
+    if site.workers is not None:
+        for name in ("OMPI_MCA_orte_default_hostfile", "HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE"):
+            values.setdefault(name, ShellValue(OPERATORS_HOSTFILE))
+    files: dict[str, str] = dict(site.files)
+    if site.nodes is not None and site.workers is None and not site.inherited:
+        # The hosts of a job of PBS or LSF: their names are not known, their number is.
+        hosts = [f"node{n}" for n in range(min(site.nodes, _MOST_HOSTS))]
+        values.setdefault("PBS_NODEFILE", ShellValue("$PBS_NODEFILE"))
+        files["$PBS_NODEFILE"] = "".join(f"{host}\n" * (site.slots or 1) for host in hosts)
+        values.setdefault("LSB_DJOB_HOSTFILE", ShellValue(LSF_HOSTFILE))
+        files[LSF_HOSTFILE] = "\n".join(hosts)
+    return ShellScope(values, {}, site.nodes, site.gpus_per_node, site.workers, files)

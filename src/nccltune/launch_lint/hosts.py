@@ -2,10 +2,11 @@
 """Find the hosts that a command can use, and the slots of each."""
 
 import re
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from nccltune.launch.flavor import Flavor, Launcher
-from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext
+from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext, Option
 from nccltune.launch_lint.shell import fields, file_text
 from nccltune.launch_lint.words import is_open, substitution_end, whole_number
 from nccltune.model.scale import count
@@ -135,17 +136,19 @@ SLOT_KEYS = ("slots", "max-slots", "max_slots", "count", "cpu", "cpus", "slot")
 def hostfile(name: str, flavor: Flavor, site: LaunchContext) -> tuple[Host, ...] | None:
     """Return the hosts of a host file with their slots, or None if the file is not known.
 
-    A host of Open MPI without a number has as many slots as cores, which is None here.
+    A host of Open MPI on one line without a number has as many slots as cores: None here.
     """
     content = text_of(name, site)
     if content is None:
         return None
-    found: dict[str, int | None] = {}
-    for line in content.splitlines()[:MAX_NODES]:
+    found: dict[str, list[int | None]] = {}
+    for place, line in enumerate(content.splitlines()[:MAX_NODES], 1):
         words = fields(line.partition("#")[0])
         if not words:
             continue
         name, _, text = words[0].partition(":")
+        # Addresses that are left out, such as xxx.xxx.xxx.xxx, are hosts of their own.
+        name = f"{name}-{place}" if re.fullmatch(r"[xX]+(?:\.[xX]+)+", name) else name
         slots = whole_number(text)
         for word in words[1:]:
             key, _, value = word.partition("=")
@@ -153,9 +156,15 @@ def hostfile(name: str, flavor: Flavor, site: LaunchContext) -> tuple[Host, ...]
                 slots = number
         if slots is None and flavor.launcher is Launcher.HYDRA:
             slots = 1
-        before = found.get(name)
-        found[name] = slots if slots is None or before is None else before + slots
-    return tuple(Host(name, slots) for name, slots in found.items()) or None
+        found.setdefault(name, []).append(slots)
+    # Of several lines of one host, as in $PBS_NODEFILE, each is a slot.
+    return (
+        tuple(
+            Host(name, None if given == [None] else sum(1 if n is None else n for n in given))
+            for name, given in found.items()
+        )
+        or None
+    )
 
 
 def _slurm(
@@ -242,7 +251,13 @@ def with_slurm_gpus(command: LaunchCommand, flavor: Flavor, site: LaunchContext)
     """
     if flavor.launcher is not Launcher.SLURM:
         return site
-    options = (*site.inherited, *command.options)
+    listed = command.last("host")
+    named = expand_hosts(listed.value) if listed is not None and not is_open(listed.value) else []
+    return with_gpus_of((*site.inherited, *command.options), site, len(named))
+
+
+def with_gpus_of(options: Sequence[Option], site: LaunchContext, hosts: int = 0) -> LaunchContext:
+    """Return `site` with the GPUs per node that options of Slurm request, if any does."""
     total = None
     for option in options:
         if option.meaning == "gpus_per_node" and (match := _GPUS.fullmatch(option.value)):
@@ -254,9 +269,7 @@ def with_slurm_gpus(command: LaunchCommand, flavor: Flavor, site: LaunchContext)
         elif option.meaning == "gpus" and (match := _GPUS.fullmatch(option.value)):
             total = int(match[1])
     nodes = next((o.value for o in reversed(options) if o.meaning == "nodes"), "")
-    listed = command.last("host")
-    named = expand_hosts(listed.value) if listed is not None and not is_open(listed.value) else []
-    number = whole_number(nodes) or len(named)
+    number = whole_number(nodes) or hosts
     if total and number and total % number == 0:
         site = site._replace(gpus=total // number)
     return site

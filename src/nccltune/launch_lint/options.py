@@ -7,9 +7,9 @@ letter. Options of different launchers with equal effect have the same `meaning`
 meaning, of which several share a row, are valid, but no rule uses them.
 
 Sources: the help texts and sources of Open MPI 4.1.4 and 5.0.11, MPICH's hydra 4.0.2, Slurm 20.11
-to 26.05 (srun, sbatch), pyxis of 2026, torchrun of PyTorch 2.9, flux-core of 2026, jsrun of IBM's
-Job Step Manager 10.4, aprun of Cray ALPS, mpiexec of Cray PALS, DeepSpeed 0.17, Accelerate 1.10
-and horovodrun of Horovod 0.28. `azureml` stands for the distribution of a job of Azure ML.
+to 26.05 (srun, sbatch), pyxis of 2026, Shifter, torchrun of PyTorch 2.9, flux-core of 2026, jsrun
+of IBM's Job Step Manager 10.4, aprun of Cray ALPS, mpiexec of Cray PALS, DeepSpeed 0.17, Accelerate
+1.10 and horovodrun of Horovod 0.28. `azureml` stands for the distribution of a job of Azure ML.
 Each option of hydra was tried with Intel MPI 2021.18.
 """
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the commands in Markdown, in prose and in what a terminal shows."""
 
+import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
-from nccltune.launch_lint.read import WRAPPERS, is_command, launcher_at, program_at
+from nccltune.launch_lint.read import WRAPPERS, is_command, launcher_at, program_at, read
 from nccltune.launch_lint.words import Line, Word, split
 from nccltune.model.errors import InputError
 from nccltune.model.names import listed
@@ -13,7 +15,7 @@ _FENCED = re.compile(r"^[ >]*(```+|~~~+)[^`\n]*\n(.*?)^[ >]*\1", re.DOTALL | re.
 _DIRECTIVE = re.compile(r"^\s*#(?:SBATCH|PBS|BSUB|FLUX:)", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]\n]{1,4096})\]\((?:https?:[^)\s]*|url|)\)")
 _BOLD = re.compile(r"(?<![\w*])\*\*([^\s*](?:[^*\n]*[^\s*])?)\*\*(?![\w*])")
-_AT_HOST = r"(?:\([\w.-]+\) )?\[?[\w.-]+@[^\s#$%>]+(?: [^\s#$%>\]]+\]?)?[#$%>] ?"
+_AT_HOST = r"(?:\[[\w.-]+\]|(?:\([\w.-]+\) )?\[?[\w.-]+@[^\s#$%>]+(?: [^\s#$%>\]]+\]?)?)[#$%>] ?"
 _HOST_PROMPT = re.compile(rf"^[ \t]*{_AT_HOST}", re.MULTILINE)
 _PROMPT = re.compile(rf"\s*(?:>\s+)?(?:{_AT_HOST}|\+{{1,3}} |[$%]?> ?|[$%] |[A-Z][a-z]+> )?`?")
 _NAMES = re.compile(
@@ -30,9 +32,31 @@ _IS_LEAD = re.compile(rf"[A-Za-z_]\w*=|(?:{'|'.join(WRAPPERS)})$")
 _PROSE = frozenset(
     listed("""
 i we you it the this that please with when then is was and but to via by as using ran running tried
+so because which instead there's there\u2019s \u2022
 """)
 )
 """Words of a sentence that are no word of a command."""
+
+
+def unnumbered(text: str) -> str:
+    r"""Return a listing without the numbers of its lines; another text as it is.
+
+    >>> unnumbered(" 1#!/bin/sh\n 2\n 3set -e\n 4srun \\\n 5  a")
+    '#!/bin/sh\n\nset -e\nsrun \\\n  a'
+    """
+    lines = [line for line in text.splitlines() if line.strip()]
+    found = [match for line in lines if (match := _NUMBERED.match(line)) is not None]
+    numbers = [int(match[2]) for match in found]
+    steps = {later - before for before, later in pairwise(numbers)}
+    if len(lines) < _MIN_NUMBERED or len(found) < len(lines) or not steps <= {1, 2, 3}:
+        return text
+    margin = min(len(match[3]) for match in found if match.end() < len(match.string))
+    pairs = zip(lines, found, strict=True)
+    return "\n".join(line[match.end(1) + margin :] for line, match in pairs)
+
+
+_NUMBERED = re.compile(r"([ \t]*(\d{1,4})(?:[ \t]*[|:](?!\S))?)([ \t]*)")
+_MIN_NUMBERED = 5
 
 
 def blocks_of(text: str) -> list[str]:
@@ -71,7 +95,8 @@ def commands_in(text: str) -> Iterator[tuple[Line, bool]]:
             except InputError:
                 continue
             if found and is_command(found[0].words):
-                yield found[0], is_value
+                if part == line or is_value or has_program(found[0].words):
+                    yield found[0], is_value
                 break
 
 
@@ -101,4 +126,13 @@ def out_of_prose(words: tuple[Word, ...]) -> tuple[Word, ...]:
     *kept, last = words[start:end]
     if not any(word.text.startswith("-") for word in (*kept, last)):
         return ()
-    return (*kept, Word(last.text.rstrip(",.;:!?"), last.raw.rstrip(",.;:!?")))
+    found = (*kept, Word(last.text.rstrip(",.;:!?"), last.raw.rstrip(",.;:!?")))
+    return found if has_program(found) else ()
+
+
+def has_program(words: Sequence[Word]) -> bool:
+    """Return whether a command that a sentence names has a program, and not only options."""
+    with contextlib.suppress(InputError):
+        programs = [command.program for command in read(Line(tuple(words), "")).values()]
+        return any(program and program[0].text.lower() not in _PROSE for program in programs)
+    return True

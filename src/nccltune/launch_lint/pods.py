@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from nccltune.launch.program import is_nccl_test, read_program
-from nccltune.launch_lint.finding import LaunchFinding, error, warning
+from nccltune.launch_lint.finding import LaunchFinding, error, note, warning
 from nccltune.launch_lint.read import is_launcher
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.nccl_variables import PREFIX
@@ -148,6 +148,7 @@ def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
             yield from _unexpanded(pod)
         yield from _not_text(pod)
         yield from _alone(document, pod)
+        yield from _same_rank(pod)
     if is_volcano(document):
         yield from _volcano(document, pods)
     if document.get("kind") == "MPIJob":
@@ -156,6 +157,21 @@ def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
         yield from _pytorch_job(pods)
 
 
+def _same_rank(pod: PodSpec) -> Iterator[LaunchFinding]:
+    """Find `--node-rank=0` in the command of several pods, whose ranks have to differ."""
+    text = " ".join(pod.words)
+    rank = _RANK.search(text)
+    if rank is not None and pod.number > 1 and _BY_RANK.search(text) is None:
+        yield error(
+            "inner-rank",
+            f"{pod.role}: each of {pod.number} pods gets {rank[0]}",
+            "take it from a variable that differs, such as JOB_COMPLETION_INDEX of an indexed job",
+        )
+
+
+_RANK = re.compile(r"--(?:node|machine)[-_]rank[= ]\d+(?!\S)")
+_BY_RANK = re.compile(r"\b(?:if|case)\b|--rdzv[-_]backend[= ](?!static)")
+"""What shows that pods differ, or that their ranks come from elsewhere."""
 _GLOO = re.compile(r"\bbackend[= ]+[\"']?gloo\b", re.I)
 
 
@@ -200,11 +216,17 @@ def _gpus(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iterat
                 )
     if not _needs_gpus(document, pod, pods) or pod.gpus or _may_get_gpus_otherwise(pod):
         return
-    yield error(
+    kind = document.get("kind")
+    is_sure = kind in ("MPIJob", "PyTorchJob") or _ON_GPUS.search(str(document)) is not None
+    yield (error if is_sure else note)(
         "pod-without-gpus",
         f"{where}: no container has a limit of nvidia.com/gpu, so that the pod gets no GPU",
         "add resources: {limits: {nvidia.com/gpu: 8}}",
     )
+
+
+_ON_GPUS = re.compile(r"nvidia|gpu|nccl|cuda|rdma|infiniband|_perf\\b|vllm|sglang", re.I)
+"""What shows that a job is for GPUs. Others may be for CPUs."""
 
 
 def _may_get_gpus_otherwise(pod: PodSpec) -> bool:
@@ -261,7 +283,7 @@ def _shared_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
         if gpus_of(container) and SHM not in [str(path).rstrip("/") for path in mounted]:
             yield warning(
                 "pod-shm",
-                f"{pod.role}: the pod has 64 MiB of {SHM}, which NCCL's shared buffers exceed",
+                f"{pod.role}: the pod has 64 MiB of {SHM}, which NCCL's shared buffers may exceed",
                 f"mount an emptyDir of medium Memory at {SHM}",
             )
             return
@@ -276,7 +298,7 @@ def _locked_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
             isinstance(added, list) and {"IPC_LOCK", "CAP_IPC_LOCK", "ALL"} & set(map(str, added))
         )
         if any(str(name).startswith("rdma/") for name in limits) and not is_allowed:
-            yield warning(
+            yield note(
                 "pod-memlock",
                 f"{pod.role}: RDMA locks memory, and without IPC_LOCK a container locks only what"
                 " the limit of its runtime allows",

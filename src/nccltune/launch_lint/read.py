@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.program import is_nccl_test, nearest_nccl_test
 from nccltune.launch_lint.boxes import PODS, VERBS
-from nccltune.launch_lint.command import UNKNOWN_OPTIONS, UNLISTED, LaunchCommand, Option
+from nccltune.launch_lint.command import ELIDED, UNKNOWN_OPTIONS, UNLISTED, LaunchCommand, Option
 from nccltune.launch_lint.options import (
     ACCELERATE,
     APRUN,
@@ -63,6 +63,7 @@ _MODULES = {
     "accelerate.commands.launch": "accelerate launch",
     "horovod.runner.launch": "horovodrun",
 }
+_NO_LAUNCHERS = ("deepspeed.launcher.launch",)
 WRAPPERS = frozenset(
     listed("""
 env numactl taskset time timeout sudo nohup nsys ncu docker podman singularity apptainer stdbuf
@@ -70,11 +71,12 @@ exec chrt nice enroot poetry uv conda pipenv nvprof rocprof rocprofv3 compute-sa
 perf
 """)
 )
-_ABBREVIATED = (SLURM, DEEPSPEED)
+_ABBREVIATED = (SLURM, DEEPSPEED, TORCHRUN)
 """Launchers that take every beginning of a long name that is only one option's."""
 _GLUED_BY = (SLURM, FLUX, JSRUN, APRUN, DEEPSPEED)
 """Launchers that take the value of a short option in the same word: -N2."""
-_ASKS_FOR_PATH = frozenset({"-v", "-V", "which", "type", "hash"})
+_NAMES_LAUNCHER = re.compile(r"-[vV]|which|type|hash|--?\w*(?:mpi|launch)[\w-]*")
+"""What precedes the name of a launcher: `command -v mpirun`, `solver -mpiexe mpirun`."""
 _SIGNS = (
     (INTEL, re.compile(r"/(?:intel|oneapi|impi)[^/]*/|^I_MPI_|^module:(?:intel-?mpi|impi)")),
     (HYDRA, re.compile(r"^(?:MPICH|MV2|MPIR_CVAR)_|^module:(?:cray-)?(?:mpich|mvapich)")),
@@ -142,7 +144,7 @@ def joined(words: Sequence[Word]) -> tuple[Word, ...]:
         if _PYTHON.fullmatch(name) and "-m" in texts[1:-1]:
             # Options of Python may precede: `python -u -m MODULE`.
             length = texts.index("-m") + 2
-            joint = _MODULES.get(texts[length - 1], "")
+            joint = _MODULES.get(module_meant(texts[length - 1]), "")
             if not joint or any(text[:1] != "-" for text in texts[1 : length - 1]):
                 length = 1
         elif joint in _BY_NAME:
@@ -153,13 +155,19 @@ def joined(words: Sequence[Word]) -> tuple[Word, ...]:
     return tuple(result)
 
 
+def module_meant(name: str) -> str:
+    """Return the module that starts processes whose name a misspelt one is; else the name."""
+    is_other = name in _MODULES or name.partition(".")[2].count(".") != 1 or name in _NO_LAUNCHERS
+    return name if is_other else nearest(name, _MODULES, 0.93) or name
+
+
 def launcher_at(words: Sequence[Word]) -> int | None:
     """Return the index of the launcher in `words`, or None if no launcher precedes the program."""
     for at, word in enumerate(words):
         if is_launcher(word.text):
-            if at and words[at - 1].text in _ASKS_FOR_PATH:
+            if at and _NAMES_LAUNCHER.fullmatch(words[at - 1].text):
                 continue
-            if word.text == "deepspeed" and not _is_started(words, at):
+            if PurePosixPath(word.text).name == "deepspeed" and not _is_started(words, at):
                 continue
             return at
         if is_nccl_test(word.text):
@@ -298,7 +306,8 @@ def read(
     kept = [flavor for flavor in kept if faults[flavor] == least[flavor.launcher]]
     # Without a sign of Intel MPI (a path, a variable, an option), assume MPICH's hydra, and Cray's
     # mpiexec only for options that no other one has.
-    for usual, other in ((HYDRA, INTEL), (OPENMPI_4, PALS), (OPENMPI_5, PALS), (HYDRA, PALS)):
+    others = (*_OPENMPI, HYDRA, *[INTEL] * (INTEL in shown))
+    for usual, other in ((HYDRA, INTEL), *((one, PALS) for one in others)):
         if usual in kept:
             kept = [flavor for flavor in kept if flavor != other]
     if PALS in kept:
@@ -312,7 +321,7 @@ def _flavors(launcher: str, wanted: Sequence[Flavor], shown: set[Flavor]) -> tup
     if any(part in launcher for part in ("mpich", "hydra")):
         possible = tuple(flavor for flavor in possible if flavor.launcher is Launcher.HYDRA)
     if not wanted and INTEL in shown and INTEL in possible:
-        return (INTEL,)
+        return tuple(flavor for flavor in possible if flavor in (INTEL, PALS))
     if not wanted:
         # Signs of two libraries show neither.
         family = {flavor.launcher for flavor in shown} if len(shown) == 1 else set()
@@ -353,6 +362,10 @@ def _read(line: Line, at: int, flavor: Flavor) -> LaunchCommand:
             options.append(Option(words[place : place + 1], text, (), UNKNOWN_OPTIONS))
             place += 1
             continue
+        if text in ELLIPSES:
+            options.append(Option(words[place : place + 1], text, (), ELIDED))
+            place += 1
+            continue
         if not text.startswith("-") or text == "-":
             break
         if text == "--":
@@ -371,6 +384,8 @@ def _read(line: Line, at: int, flavor: Flavor) -> LaunchCommand:
     return LaunchCommand(words[:at], words[at], tuple(options), program, line.tail, end)
 
 
+ELLIPSES = ("...", "\u2026", "[...]")
+"""Words for what a text leaves out."""
 _OPTIONS = re.compile(r"\$\{?\w*(?:ARG|OPT|FLAG|PARAM)\w*", re.I)
 _PROGRAM = re.compile(r"(?:.*/)?(?:python[\d.]*|bash|sh|.*\.(?:py|sh))")
 
@@ -408,13 +423,16 @@ def _option(words: Sequence[Word], at: int, flavor: Flavor) -> tuple[Option, int
         if glued is not None and (glued.words or glued.is_optional):
             value = match[2].removeprefix("=")
             return Option((word,), match[1], (value,), glued.meaning), at + 1
+        if flavor == SLURM and (cluster := _cluster(words, at)) is not None:
+            return cluster
     if spec is None and flavor.launcher is Launcher.HYDRA and name == "N":
         spec = table["n"]
     if spec is None and flavor in (TORCHRUN, ACCELERATE):
         spec = table.get(name.replace("_", "-"))
     is_long = word.text.startswith("--")
     if spec is None and flavor in _ABBREVIATED and is_long and (flavor != SLURM or not foreign):
-        longer = {known for key, known in table.items() if key.startswith(name)}
+        begin = name.replace("_", "-") if flavor == TORCHRUN else name
+        longer = {known for key, known in table.items() if key.startswith(begin)}
         if len(longer) == 1:
             spec = longer.pop()
         elif flavor == SLURM:
@@ -431,6 +449,19 @@ def _option(words: Sequence[Word], at: int, flavor: Flavor) -> tuple[Option, int
         count = 1
     taken = words[at : at + 1 + count]
     return Option(tuple(taken), name, tuple(w.text for w in taken[1:]), meaning), at + len(taken)
+
+
+def _cluster(words: Sequence[Word], at: int) -> tuple[Option, int] | None:
+    """Read `-lu` or `-lN2` of srun: short options in one word, the last of which takes a value."""
+    table, letters = TABLES[SLURM], words[at].text[1:]
+    rest = letters.lstrip("".join(one for one in letters if table.get(one) == Spec(0, "")))
+    if rest in ("", letters):
+        return (Option((words[at],), letters, (), ""), at + 1) if not rest else None
+    if (last := table.get(rest[0])) is None:
+        return None
+    end = at + 1 + (0 if rest[1:] else last.words)
+    values = (rest[1:],) if rest[1:] else tuple(word.text for word in words[at + 1 : end])
+    return Option(tuple(words[at:end]), rest[0], values, last.meaning), end
 
 
 def nearest_option(name: str, flavor: Flavor) -> str | None:

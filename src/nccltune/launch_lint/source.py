@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from nccltune.launch.program import is_nccl_test
 from nccltune.launch_lint.around import read_around
-from nccltune.launch_lint.boxes import inside
 from nccltune.launch_lint.command import LaunchContext
-from nccltune.launch_lint.directives import allocated, with_directives
+from nccltune.launch_lint.directives import allocated, scope_of, with_directives
+from nccltune.launch_lint.dockerfile import started_by
 from nccltune.launch_lint.flow import (
     HERE,
     Branches,
@@ -25,19 +25,31 @@ from nccltune.launch_lint.flow import (
 )
 from nccltune.launch_lint.hosts import text_of
 from nccltune.launch_lint.makefile import as_script
+from nccltune.launch_lint.nested import (
+    SHELLS,
+    hides_command,
+    in_salloc,
+    is_c,
+    only_asks,
+    script_inside,
+)
 from nccltune.launch_lint.options import SLURM
-from nccltune.launch_lint.pasted import commands_in, out_of_prose, scripts_of
+from nccltune.launch_lint.pasted import (
+    blocks_of,
+    commands_in,
+    has_program,
+    out_of_prose,
+    scripts_of,
+)
 from nccltune.launch_lint.read import (
     WRAPPERS,
-    is_launcher,
+    joined,
     launcher_at,
     no_launcher,
     read_options,
     starts_something,
 )
 from nccltune.launch_lint.shell import (
-    LSF_HOSTFILE,
-    OPERATORS_HOSTFILE,
     ShellScope,
     ShellValue,
     assign,
@@ -54,8 +66,6 @@ from nccltune.launch_lint.words import (
     whole_number,
 )
 from nccltune.model.errors import InputError
-
-SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
 
 
 class FoundCommand(NamedTuple):
@@ -79,10 +89,14 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     >>> found.site.exported
     (('NCCL_DEBUG', 'INFO'),)
     """
-    text = as_script(text)
+    text = started_by(as_script(text))
     site = read_around(text, site._replace(ran=site.ran or _ROW.search(text) is not None))
     try:
-        found = [one for script in scripts_of(text) for one in _of_script(script, site)]
+        is_page = len(blocks_of(text)) > 1
+        found = [one for script in scripts_of(text) for one in _of_script(script, site, is_page)]
+        if is_page:
+            # A page shows options by themselves, too.
+            found = [one for one in found if has_program(one.line.words)] or found
     except InputError:
         # Prose has apostrophes, which no second one closes.
         found = from_lines(text, site)
@@ -101,7 +115,7 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
         with contextlib.suppress(InputError):
             lines = split(text)
         raise no_launcher(lines)
-    starting = [one for one in found if not _only_asks(one.line)]
+    starting = [one for one in found if not only_asks(one.line)]
     if not starting:
         raise InputError("only asks a launcher for its help or version: nothing is started")
     return starting
@@ -115,11 +129,14 @@ def from_lines(text: str, site: LaunchContext) -> list[FoundCommand]:
     ]
 
 
-def _of_script(text: str, site: LaunchContext) -> list[FoundCommand]:
+def _of_script(text: str, site: LaunchContext, is_page: bool) -> list[FoundCommand]:
     text, here = without_here(with_lists(text))
     site = with_directives(text, site)
+    if is_page:
+        # What another block of the page loads may be for another machine.
+        site = site._replace(modules=())
     nodes = nodes_of(split(text))
-    script = _Script(site, _scope(site), nodes, here)
+    script = _Script(site, scope_of(site), nodes, here)
     script.run(nodes)
     script.run_uncalled()
     return script.found
@@ -318,19 +335,19 @@ class _Script:
             self._source(words[1].text, around)
         elif words[0].text in ("shift", "set"):
             self._shift([word.text for word in words])
-        elif launcher_at(words) == len(words) - 1 and len(self._lines) > 1:
+        elif launcher_at(whole := joined(words)) == len(whole) - 1 and len(self._lines) > 1:
             return  # A list of programs, or prose.
-        elif starts_something(words) and not _hides(words):
+        elif starts_something(words) and not hides_command(words):
             if not (words := out_of_prose(words)):
                 return
-            self._add(FoundCommand(Line(words, line.tail), _in_salloc(words, around), id(line)))
+            self._add(FoundCommand(Line(words, line.tail), in_salloc(words, around), id(line)))
         elif function is not None and self._calls < _MAX_CALLS:
             self._call(function, words[:call], words[call + 1 :])
         elif words[0].text == "eval":
             text = " ".join(word.text for word in words[1:])
             with contextlib.suppress(InputError):
                 self.run(nodes_of(split(text)))
-        elif (inner := _inner(words, around)) is not None:
+        elif (inner := script_inside(words, around)) is not None:
             with contextlib.suppress(InputError):
                 self._add(*from_text(*inner))
         else:
@@ -488,102 +505,6 @@ def _head(line: Line) -> int:
     return 0
 
 
-def _in_salloc(words: tuple[Word, ...], site: LaunchContext) -> LaunchContext:
-    """Return the context with the options of `salloc OPTIONS srun ...`."""
-    at = launcher_at(words)
-    if words[0].text.rpartition("/")[2] != "salloc" or at is None:
-        return site
-    options = read_options(words[1:at], SLURM)
-    return allocated(site._replace(inherited=(*site.inherited, *options)))
-
-
-_ASKS = frozenset({"--help", "--version", "version", "--usage", "-h", "-V", "--mpi=list"})
-
-
-def _only_asks(line: Line) -> bool:
-    """Return whether a line such as `srun --help | grep pyxis` only asks the launcher."""
-    at = launcher_at(line.words)
-    after = [word.text for word in line.words[at + 1 :]] if at is not None else []
-    return bool(after) and after[0] in _ASKS
-
-
-def _scope(site: LaunchContext) -> ShellScope:
-    """Return the variables that the context gives: those of a container, and Slurm's own."""
-    if site.scope is not None:
-        return site.scope.copy()
-    values = {name: ShellValue(value) for name, value in site.exported}
-    by_meaning = {option.meaning: whole_number(option.value) for option in site.inherited}
-    per_node = by_meaning.get("per_node")
-    total = by_meaning.get("total") or (
-        per_node * site.nodes if per_node is not None and site.nodes is not None else None
-    )
-    known = {
-        "SLURM_NNODES": site.nodes,
-        "SLURM_JOB_NUM_NODES": site.nodes,
-        "SLURM_NTASKS": total,
-        "SLURM_NPROCS": total,
-        "SLURM_NTASKS_PER_NODE": per_node,
-        "SLURM_GPUS_PER_NODE": site.gpus_per_node if "gpus_per_node" in by_meaning else None,
-        "SLURM_GPUS_ON_NODE": site.gpus_per_node,
-    }
-    if site.inherited:
-        for name, number in known.items():
-            if number is not None:
-                values.setdefault(name, ShellValue(str(number)))
-    if site.workers is not None:
-        for name in ("OMPI_MCA_orte_default_hostfile", "HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE"):
-            values.setdefault(name, ShellValue(OPERATORS_HOSTFILE))
-    files: dict[str, str] = dict(site.files)
-    if site.nodes is not None and site.workers is None and not site.inherited:
-        # The hosts of a job of PBS or LSF: their names are not known, their number is.
-        hosts = [f"node{n}" for n in range(min(site.nodes, MAX_ROUNDS * MAX_ROUNDS))]
-        values.setdefault("PBS_NODEFILE", ShellValue("$PBS_NODEFILE"))
-        files["$PBS_NODEFILE"] = "".join(f"{host}\n" * (site.slots or 1) for host in hosts)
-        values.setdefault("LSB_DJOB_HOSTFILE", ShellValue(LSF_HOSTFILE))
-        files[LSF_HOSTFILE] = "\n".join(hosts)
-    return ShellScope(values, {}, site.nodes, site.gpus_per_node, site.workers, files)
-
-
-def _hides(words: Sequence[Word]) -> bool:
-    """Return whether a line gives the words of a command to a program, as `eval` and Run:ai do."""
-    return words[0].text == "eval" or any(word.text == "--master-args" for word in words)
-
-
-def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchContext] | None:
-    """Return the script in `bash -c TEXT`, `ssh HOST TEXT` or `sbatch --wrap TEXT`.
-
-    Also return the script's context.
-
-    The context has the options of sbatch. Return None for other lines.
-    """
-    names = [word.text.removeprefix("--entrypoint=").rpartition("/")[2] for word in words]
-    if names[0] == "sbatch":
-        options = read_options(words[1:], SLURM)
-        wrapped = next((option.value for option in options if option.name == "wrap"), None)
-        if wrapped is None:
-            return None
-        inherited = (*site.inherited, *options)
-        return wrapped, allocated(site._replace(inherited=inherited, on_first="Slurm"))
-    given = {word.text: following.text for word, following in itertools.pairwise(words)}
-    if is_launcher(given.get("--master-command", "")) and "--master-args" in given:
-        return f"{given['--master-command']} {given['--master-args']}", site  # Of Run:ai.
-    if names[0] in ("ssh", "pdsh") and " " in words[-1].text:
-        return words[-1].text, site._replace(on_first="")
-    for at, name in enumerate(names[:-2]):
-        # `docker run --entrypoint=bash IMAGE -c SCRIPT` has the image between.
-        gap = 1 + ("--entrypoint" in (words[at].text.partition("=")[0], words[at - 1].text))
-        option, script = words[at + gap : at + gap + 1], words[at + gap + 1 : at + gap + 2]
-        if name in SHELLS and script and is_c(option[0].text) and " " in script[0].text:
-            before = [word.text for word in words[:at]]
-            head = before[: next((n for n, w in enumerate(before) if "=" not in w), at)]
-            return script[0].text, site._replace(
-                around=tuple(before),
-                outside=inside(head, site.exported),
-                exported=inside(before, site.exported),
-            )
-    return None
-
-
 def from_words(words: list[str], site: LaunchContext, *, strict: bool = True) -> list[FoundCommand]:
     """Return the commands in an argument list, or in the script of `bash -c SCRIPT`.
 
@@ -604,8 +525,3 @@ def from_words(words: list[str], site: LaunchContext, *, strict: bool = True) ->
             return from_text(" ".join(words), site)
         return []
     return [FoundCommand(line, read_around(" ".join(words), site))]
-
-
-def is_c(word: str) -> bool:
-    """Return whether a word is the option -c of a shell: `-c`, `-lc`."""
-    return word.startswith("-") and not word.startswith("--") and word.endswith("c")

@@ -7,7 +7,7 @@ from Python.
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nccltune.launch_lint.command import LaunchCommand, LaunchContext, Prediction, View
@@ -16,13 +16,13 @@ from nccltune.launch_lint.options import LOCAL
 from nccltune.launch_lint.rules import containers, network, settings, variables
 from nccltune.launch_lint.words import Word, split
 from nccltune.model.errors import InputError
-from nccltune.model.nccl_variables import PREFIX, nearest_variable
+from nccltune.model.nccl_variables import PREFIX, is_foreign, nearest_variable
 
 _NAME = r"([A-Z][A-Z0-9_]{3,})"
 _WORD = r"""(?:"[^"\n]*"|'[^'\n]*'|[^\s"'`|&;)}]*)"""
 _VALUE = f"({_WORD})"
 _ASSIGNMENTS = re.compile(
-    r"(?:^[ \t>$#*-]*|\b(?:export|env|set)[ \t]+|(?:-x|-e|--env)[ \t=]+|[\"'`\[,])"
+    r"(?:^[ \t>$#*-]*|\b(?:export|env|ENV|set)[ \t]+|(?:-x|-e|--env)[ \t=]+|[\"'`\[,])"
     rf"((?:[A-Za-z_]\w*={_WORD}[ \t]*)+)",
     re.M,
 )
@@ -66,7 +66,8 @@ def stated_settings(text: str) -> list[StatedSetting]:
         for runs in _ASSIGNMENTS.finditer(text)
         for one in _ASSIGNMENT.finditer(runs[1])
     ]
-    found += [(one.start(1), one[1], one[2]) for form in _FORMS for one in form.finditer(text)]
+    forms = (one for form in _FORMS for one in form.finditer(text))
+    found += [(one.start(1), one[1], one[2]) for one in forms if one[2] not in ("null", "~")]
     read = set(re.findall(r"\$[{(]?([A-Z]\w+)", text))
     given = dict.fromkeys(
         (name, value.strip("\"'").rstrip(",;.:!?]")) for _, name, value in sorted(found)[:_MOST]
@@ -107,10 +108,20 @@ def judge_boxes(text: str) -> Iterator[LaunchFinding]:
         for line in split(text):
             words = tuple(word.text for word in line.words)
             given = stated_settings(" ".join(words))
-            view = _view(given)
-            view = view._replace(site=view.site._replace(around=words if given else ()))
-            rules = (containers.shared_memory, containers.infiniband)
-            yield from _without_edits(rule(view) for rule in rules)
+            yield from judge_box({one.name: one.value for one in given}, words if given else ())
+
+
+def judge_box(
+    given: Mapping[str, str], words: Sequence[str], *, is_split: bool = True
+) -> Iterator[LaunchFinding]:
+    """Yield what a container lacks that `words` start with the variables `given`.
+
+    `is_split`: its program uses several GPUs.
+    """
+    view = _view([StatedSetting(*pair) for pair in given.items()])
+    view = view._replace(site=view.site._replace(around=tuple(words)))
+    rules = (*[containers.shared_memory] * is_split, containers.infiniband)
+    yield from _without_edits(rule(view) for rule in rules)
 
 
 _ALONE = (
@@ -140,8 +151,11 @@ def _without_edits(found: Iterable[Iterable[LaunchFinding]]) -> Iterator[LaunchF
 
 def checked_alone(given: Sequence[StatedSetting], why: str) -> LaunchFinding:
     """Return the note that settings were checked without a command. `why` is why there is none."""
-    names = list(dict.fromkeys(one.name for one in given if _is_of_nccl(one.name)))
+    names = [one.name for one in given if _is_of_nccl(one.name) and not is_foreign(one.name)]
+    names = list(dict.fromkeys(names))
     why = f"this {why}" if why.startswith("is ") else why
+    if not names:
+        return note("settings-alone", f"{why}, nor a setting of NCCL")
     shown = ", ".join(names[:_SHOWN]) + (" and others" if len(names) > _SHOWN else "")
     return note("settings-alone", f"{why}; checked by themselves: {shown}")
 

@@ -32,6 +32,7 @@ def task_of(text: str, site: LaunchContext) -> tuple[str, LaunchContext] | None:
         number = whole_number(str(task.get("num_nodes", 1)))
         counts = {"SKYPILOT_NUM_NODES": number, "SKYPILOT_NUM_GPUS_PER_NODE": gpus}
         hosts, setup, script = "SKYPILOT_NODE_IPS", task.get("setup"), run
+        who = "SkyPilot runs"
         site = _with(site, mapping(task.get("envs")))
     elif isinstance(commands, list) and "type" in task:
         gpus = _gpus(at(task, "resources", "gpu"))
@@ -40,6 +41,7 @@ def task_of(text: str, site: LaunchContext) -> tuple[str, LaunchContext] | None:
         counts = {"DSTACK_NODES_NUM": number, "DSTACK_GPUS_PER_NODE": gpus}
         counts["DSTACK_GPUS_NUM"] = total
         hosts, setup, script = "DSTACK_NODES_IPS", None, "\n".join(map(str, commands))
+        who = "dstack runs"
         listed = task.get("env")
         pairs = [str(one).partition("=")[::2] for one in listed] if isinstance(listed, list) else []
         site = _with(site, dict(pairs) or mapping(listed))
@@ -52,10 +54,13 @@ def task_of(text: str, site: LaunchContext) -> tuple[str, LaunchContext] | None:
     names = {hosts: "\n".join(f"node{n}" for n in range(min(number or 0, _MOST)))}
     site = _with(site, {name: value for name, value in {**counts, **names}.items() if value})
     script = f"{setup}\n{script}" if isinstance(setup, str) else script
-    return script, site._replace(nodes=number or site.nodes, gpus=gpus or site.gpus)
+    site = site._replace(nodes=number or site.nodes, gpus=gpus or site.gpus)
+    return script, site._replace(on_each="" if BY_RANK.search(script) else who)
 
 
 _MOST = 1024
+BY_RANK = re.compile(r"\bif\b|\bcase\b|RANK|INDEX|ssh|NODE_?ID")
+"""What shows that a script does not do the same on each node."""
 
 
 def _of_azure(task: dict[Any, Any], site: LaunchContext) -> tuple[str, LaunchContext]:

@@ -4,11 +4,15 @@
 import re
 from collections.abc import Iterator
 
-from nccltune.launch_lint.finding import LaunchFinding, error, warning
+from nccltune.launch_lint.finding import LaunchFinding, error, note, warning
 from nccltune.launch_lint.words import BLANK, PLACEHOLDER, Line, Word
 
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 _QUOTES = "\u201c\u201d\u2018\u2019\u201e"
+
+
+_TOKEN = re.compile(r"([\"'])</?[a-z_|]+/?>\1")
+"""A token of a model among the arguments of a script: `"<image>"`."""
 
 
 def typographic(line: Line) -> tuple[LaunchFinding, ...]:
@@ -28,8 +32,13 @@ def _findings(line: Line) -> Iterator[LaunchFinding]:
         )
     # A script in a word has texts of its own, such as `echo "[rank]"`.
     words = [word for word in line.words if not re.search(r"[\n;]", word.text)]
+    script = next((n for n, word in enumerate(words) if word.text.endswith(".py")), len(words))
+    words = [w for n, w in enumerate(words) if n < script or not _TOKEN.fullmatch(w.raw)]
     blanks = list(dict.fromkeys(b for w in words for b in PLACEHOLDER.findall(w.raw)))
-    if blanks:
+    if blanks and all(blank.startswith("{{") for blank in blanks):
+        said = f"a template fills in {', '.join(blanks)}, which is not known here"
+        yield note("placeholder", said)
+    elif blanks:
         what = "is a placeholder" if len(blanks) == 1 else "are placeholders"
         fix = f"put {'its value' if len(blanks) == 1 else 'their values'} there"
         yield warning("placeholder", f"{', '.join(blanks)} {what}", fix)

@@ -62,6 +62,13 @@ def _word_fault(variable: NcclVariable, value: str) -> tuple[str, str | None] | 
         bad = [part for part in parts if part.upper() not in words]
         if not bad:
             return None
+        out = [part[1:] for part in parts if part.startswith("^")]
+        if variable.kind == "words" and out and {part.upper() for part in out} <= set(words):
+            kept = [part for part in parts if not part.startswith("^")]
+            is_rest = value.startswith("^") or any(part.upper() == "ALL" for part in kept)
+            right = "^" + ",".join([*(kept if value.startswith("^") else ()), *out])
+            why = f"NCCL reads ^ at the start of the whole list only, so that '^{out[0]}' is none"
+            return why, right if is_rest else ",".join(kept) or None
         nearer = [_near(part, words) if part in bad else part for part in parts]
         lead = "^" if value.startswith("^") else ""
         sign = "," if variable.kind == "words" else "|"

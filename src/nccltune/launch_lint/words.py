@@ -47,7 +47,7 @@ class Line(NamedTuple):
 BLANK = Word(" ", "\\ ")
 """A backslash before blanks or a comment at a line's end: meant as a continuation, but none."""
 PLACEHOLDER = re.compile(
-    r"\{\{[^{}\n]*\}\}|(?<![\w${])\{[A-Za-z_]\w*\}(?!\w)"
+    r"\{\{[^{}\n]*\}\}|(?<![\w${])\{[A-Za-z_](?:[\w./-]*\w)?\}(?!\w)"
     r"|(?<![\w$\]}{*?/.-])\[[#A-Za-z][\w #-]*[\w #]\](?![\w*?-])"
     r"|<\w+(?:\|\w+)+>|<\w(?:[^<>|&;\n\"'`$()]*[\w.)\-])?>(?=[\s:,/.@\"'\\)]|$)"
 )

@@ -178,7 +178,11 @@ Misspelt ones are reported, too.
 def _nearest_other(name: str) -> str | None:
     if name in _OTHERS_KNOWN:
         return None
-    close = difflib.get_close_matches(name, _OTHERS_KNOWN, n=1, cutoff=0.9)
+    # Other names: another first letter (OLD_LIBRARY_PATH), and one word more
+    # (CUDA_DEVICE_MAX_COPY_CONNECTIONS).
+    words = name.count("_")
+    known = [one for one in _OTHERS_KNOWN if one[0] == name[0] and one.count("_") >= words]
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.9)
     return close[0] if close else None
 
 

@@ -129,8 +129,15 @@ def foreign_separator(text: str) -> str | None:
     return None
 
 
+_MEASURED = re.compile(
+    r"(?:^|,)[^,\d]*(?:latency|time|bandwidth|busbw|algbw|cost)[^,\d]*(?:,|$)", re.I
+)
+
+
 def file_issue(text: str, name: str) -> LintIssue | None:
-    """Return what a spreadsheet did to all rows of a configuration, or None.
+    """Return what is wrong with all rows of a configuration, or None.
+
+    A spreadsheet saved them in another form, or they are measurements.
 
     `name` is the file's name, for the command that corrects it.
     """
@@ -149,6 +156,14 @@ def file_issue(text: str, name: str) -> LintIssue | None:
             hint,
         )
     rows = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    if rows and _MEASURED.search(rows[0]) is not None:
+        return LintIssue(
+            Severity.ERROR,
+            "measurements",
+            None,
+            "this is a table of measurements, which has no rules",
+            f"make rules of it: nccltune tune {shlex.quote(name)} -o FOLDER",
+        )
     rounded = next((cell for row in rows for cell in row.split(",") if _is_rounded(cell)), None)
     if rounded is not None:
         return LintIssue(

@@ -160,7 +160,27 @@ DOCKER = (
 TORCHRUN = (
     "srun torchrun --nnodes 2 --rdzv-backend c10d --rdzv-endpoint a:1 --nproc-per-node 4 t.py\n"
 )
+RANKED = "torchrun --nnodes=3 --nproc-per-node=4 --master-addr=$HEAD --node-rank=0 t.py"
+SERVING = """services:
+  a:
+    image: i
+    gpus: 4
+    environment: [NCCL_IB_HCA=mlx5_0]
+    command: serve model --tensor-parallel-size 4
+"""
+DOCKERFILE = """ARG V=1
+FROM base AS build
+ENV NCCL_ALGO=Tree
+RUN mpirun -np 16 ./test
+FROM base
+ENV NCCL_DEBUG INFO
+ENV A=1 \\
+  NCCL_ALGO=Ring
+CMD ["torchrun", "--nproc-per-node=8", "t.py"]
+"""
 EIGHT = "torchrun --nproc-per-node=8 t.py"
+PAGE = f"```\n{EIGHT}\n```\n"
+OF_HYDRA = "mpirun -f h -n 8 -ppn 4 ./a"
 RESERVED = "{resources: {reservations: {devices: [{%s, capabilities: [gpu]}]}}}"
 ONE = "device_ids: ['0']"
 
@@ -181,7 +201,34 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
     ("files", "expected", "absent"),
     [
         ({"c.yaml": COMPOSE}, "4 processes, all on one node", "--gpus"),
-        ({"c.yaml": COMPOSE}, "the container gets no GPU. Add deploy:", "ok"),
+        ({"c.yaml": COMPOSE}, "nvidia is Docker's default runtime. Add deploy:", "ok"),
+        ({"c.yaml": SERVING}, "service a: the container has 64 MiB of /dev/shm", "ok"),
+        ({"c.yaml": SERVING}, "does not get /dev/infiniband", "ok"),
+        (
+            {"c.yaml": f"{SERVING}    ipc: host\n    devices: [/dev/infiniband]\n"},
+            "no launch command",
+            "/dev/",
+        ),
+        ({"c.yaml": SERVING.replace("4", "1")}, "does not get /dev/infiniband", "64 MiB"),
+        ({"s.yaml": SKYPILOT.replace("COMMAND", RANKED)}, "each gets --node-rank=0", "ok"),
+        (
+            {"s.yaml": SKYPILOT.replace("COMMAND", RANKED.replace("0", "$SKYPILOT_NODE_RANK"))},
+            "12 processes, 4 on each of 3 nodes",
+            "each gets",
+        ),
+        ({"R.md": f"<!-- (c) -->\n\n{PAGE}"}, "8 processes", "XML"),
+        ({"R.md": f"{PAGE}```\nsrun --ntasks=8\n```\n"}, "8 processes", "no program"),
+        ({"R.md": f"{PAGE}row, 1, 2, 3, 4\n"}, "8 processes", "rows"),
+        ({"R.md": PAGE.replace("torch", "[login-1]$ torch")}, "8 processes", "placeholder"),
+        ({"R.md": f"{PAGE}```\naccelerate launch\n```\n"}, "8 processes", "accelerate"),
+        ({"R.md": f"```\nml openmpi\n```\n```\n{OF_HYDRA}\n```\n"}, "4 on each of 2", "Open MPI"),
+        ({"Dockerfile": DOCKERFILE}, "8 processes, all on one node", "16"),
+        ({"Dockerfile": DOCKERFILE.replace("Ring", "Rang")}, "NCCL_ALGO=Rang: ", "16"),
+        (
+            {"Dockerfile": f"{DOCKERFILE}ENTRYPOINT torchrun t.py\n"},
+            "1 process, on one node",
+            "per-node=8",
+        ),
         ({"c.yaml": COMPOSE}, "Add ipc: host (or shm_size: 8gb)", "after run"),
         ({"c.yaml": COMPOSE.replace("Ring", "Rng")}, "NCCL_ALGO=Rng: 'Rng' is not an", "passed"),
         ({"c.yaml": COMPOSE + "    env_file: [a.env]\n"}, "what a.env sets is not known", "passed"),

@@ -76,7 +76,7 @@ def test_what_a_variable_may_hold_is_a_note_and_no_fault(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("torchrun $ARGS --nproc-per-node=16 train.py", "too-many-gpus"),
+        ("torchrun $ARGS --nproc-per-node=0 train.py", "torchrun-processes"),
         (f"mpirun $OPTS -x NCCL_ALG=Ring {TEST}", "variable-unknown"),
         ("mpirun -np 16 -N 8 all_reduce_perf -b 8 -e 10G -f 2 $ARGS", "end-not-reached"),
         (f"NCCL_DEBUG=INFO mpirun -np 16 -N 8 {TEST} $ARGS", "env-not-exported"),

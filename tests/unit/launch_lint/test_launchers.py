@@ -130,8 +130,8 @@ def test_a_configuration_of_accelerate_is_read(tmp_path: Path) -> None:
             "accelerate-rank",
         ),
         (
-            "accelerate launch --num_machines 2 --num_processes 8 --machine_rank 0"
-            " --main_process_ip a t.py",
+            "#SBATCH --gres=gpu:8\naccelerate launch --num_machines 2 --num_processes 8"
+            " --machine_rank 0 --main_process_ip a t.py",
             "accelerate-total",
         ),
         (
@@ -139,11 +139,11 @@ def test_a_configuration_of_accelerate_is_read(tmp_path: Path) -> None:
             " --main_process_ip a t.py",
             "accelerate-total",
         ),
-        ("accelerate launch --num_processes 16 t.py", "too-many-gpus"),
+        ("#SBATCH --gres=gpu:8\naccelerate launch --num_processes 16 t.py", "too-many-gpus"),
         ("accelerate launch --gpu_ids 0,1 --num_processes 4 t.py", "visible-devices"),
         ("accelerate launch python t.py", "torchrun-python"),
         ("deepspeed --include localhost:0 --num_gpus 1 t.py", "deepspeed-resources"),
-        ("deepspeed --num_gpus 16 t.py", "too-many-gpus"),
+        ("#SBATCH --gres=gpu:8\ndeepspeed --num_gpus 16 t.py", "too-many-gpus"),
         ("deepspeed --num-gpus 4 t.py", "option-unknown"),
         ("CUDA_VISIBLE_DEVICES=0 deepspeed --num_gpus 4 t.py", "deepspeed-visible"),
         (f"{TWO}srun torchrun --nproc-per-node=8 t.py", "inner-alone"),

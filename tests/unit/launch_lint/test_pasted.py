@@ -5,6 +5,7 @@ import pytest
 
 from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.pasted import unnumbered
 from nccltune.launch_lint.source import from_lines, from_text
 from nccltune.launch_lint.starts import starts
 from nccltune.model.errors import InputError
@@ -181,3 +182,25 @@ def test_each_job_of_a_page_has_its_own_directives() -> None:
         "2 processes",
         "8 processes",
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\u2022 Launches torchrun --standalone so there\u2019s no rendezvous",
+        "It reads the number to build torchrun --nproc_per_node=$NGPUS.",
+        "Write `torchrun --nproc_per_node=4` if the node has four.",
+    ],
+)
+def test_a_sentence_that_names_options_is_no_command(text: str) -> None:
+    with pytest.raises(InputError):
+        from_text(text, LaunchContext())
+
+
+def test_a_listing_has_numbers_of_lines() -> None:
+    lines = ["#!/bin/sh", "#SBATCH -N 2", "#SBATCH -n 16", "", "srun \\", f"  {TEST}"]
+    for form in ("{:2}{}", "{:6}\t{}", "{}: {}", "{} | {}"):
+        text = "\n".join(form.format(n, line) for n, line in enumerate(lines, 1))
+        assert said(*checked(unnumbered(text))).startswith("16 processes, 8 on each of 2 nodes")
+    table = "\n".join(f"{size} 2 float sum -1" for size in (8, 16, 32, 64, 128))
+    assert unnumbered(table) == table

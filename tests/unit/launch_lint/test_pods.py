@@ -121,7 +121,6 @@ WRONG = [
     (MPIJOB, SHM, SHM + "            env: [{name: NCCL_IB_HCA, value: mlx5}]\n", "worker-env"),
     (POD, "nccl-tests", "i\n    env: [{name: NCCL_NVLS_ENABLE, value: 0}]", "env-not-text"),
     (POD, "nccl-tests", "i\n    env: [{name: NCCL_DEBUG, value: on}]", "env-not-text"),
-    (MPIJOB, "nvidia.com/gpu: 8", "nvidia.com/gpu: 8, rdma/hca: 1", "pod-memlock"),
     (MPIJOB, "slotsPerWorker", "slotPerWorker", "manifest"),
     (MPIJOB, "          containers:\n          - name: launcher",
      "          hostNetwork: true\n          containers:\n          - name: launcher", "pod-names"),
@@ -135,8 +134,9 @@ WRONG = [
     (PYTORCHJOB, GPUS, "", "pod-without-gpus"),
     (JOBSET, "nvidia.com/gpu: 8, ", "", "pod-without-gpus"),
     (JOBSET, "            dnsPolicy: ClusterFirstWithHostNet\n", "", "pod-names"),
-    (JOBSET, "add: [IPC_LOCK]", "add: [NET_ADMIN]", "pod-memlock"),
     (JOBSET, "--rdzv-endpoint=train-node-0-0.train:29500 ", "", "torchrun-endpoint"),
+    (JOBSET, "--rdzv-backend=c10d\n                --rdzv-endpoint=train-node-0-0.train:29500",
+     "--master-addr=train-node-0-0.train --node-rank=0", "inner-rank"),
 ]  # fmt: skip
 
 RIGHT = [

@@ -8,9 +8,11 @@ import pytest
 from nccltune.app.lint import LintRequest, lint
 from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.directives import unread_directives
 from nccltune.launch_lint.output import judge_output
 from nccltune.launch_lint.source import from_text
 from nccltune.launch_lint.starts import starts
+from nccltune.model.errors import InputError
 
 TEST = "all_reduce_perf -b 8 -e 8G -f 2 -g 1"
 HEADER = (
@@ -277,8 +279,32 @@ def test_srun_without_numbers_may_be_in_a_job() -> None:
 
 
 def test_the_gpus_that_a_text_gives_each_node() -> None:
-    (one,) = checked(f"Two hosts, each with 6 A100 GPUs:\n```\nmpirun -np 1 {EIGHT}\n```\n")
-    assert "too-many-gpus" in kinds(one)
+    for said in ("Two hosts, each with 6 A100 GPUs", "On nodes with 6 GPUs each"):
+        (one,) = checked(f"{said}:\n```\nmpirun -np 1 {EIGHT}\n```\n")
+        assert "too-many-gpus" in kinds(one)
+    (one,) = checked(f"It runs 8 operations, each with 1 GPU per node.\n```\n{EIGHT}\n```\n")
+    assert not one.is_wrong
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("#!/bin/sh\n#SBATCH -N 2\nset -e\n#SBATCH -n 4\nsrun a\n", ["directive-late"]),
+        ("#!/bin/sh\n\n# x\n#PBS -l select=2\n #PBS -q a\ncd\n#PBS -q a # b\n", ["directive-late"]),
+        ("#!/bin/sh\n# SBATCH --ntasks-per-node=1\nsrun a\n", ["directive-comment"]),
+        ("#!/bin/sh\n#SBATCH -N 2\n# SBATCH -n 1\nsrun a\n", []),
+        # The text of another script, and a page with several.
+        ("#!/bin/sh\ncat > job <<E\n#SBATCH -N 2\nE\n", []),
+        ("#!/bin/sh\nsrun a\n#!/bin/sh\n#SBATCH -N 2\nsrun a\n", []),
+    ],
+)
+def test_directives_that_no_scheduler_reads(text: str, found: list[str]) -> None:
+    assert [one.id for one in unread_directives(text)] == found
+
+
+def test_a_launcher_that_another_program_is_given_starts_nothing() -> None:
+    with pytest.raises(InputError, match="no launch command"):
+        from_text("solver -mpiexe mpirun -mpiext '-np 8' case.k", LaunchContext())
 
 
 def test_a_comment_behind_a_backslash_ends_the_command() -> None:

@@ -98,6 +98,10 @@ def test_an_option_overrides_what_the_script_sets() -> None:
 def test_an_assumed_number_of_slots_proves_no_uneven_nodes() -> None:
     assert not checked(f"mpirun -np 12 {TEST}")[0].is_wrong
     assert "uneven-nodes" in ids(checked(f"mpirun -np 12 -H a:8,b:8 {TEST}")[0])
+    # No fix needs more slots than the line gives its hosts.
+    (one,) = checked(f"mpirun -np 4 -H a:1,b:1,c:2 {TEST}")
+    assert "uneven-nodes" in ids(one)
+    assert one.fixed is None
     assert "idle-nodes" not in ids(checked(f"mpirun -np 8 {TEST[:-1]}8")[0])
     assert "idle-nodes" in ids(checked(f"mpirun -np 8 -H a:8,b:8 {TEST}")[0])
 

@@ -82,9 +82,12 @@ def test_every_notation_is_read(text: str, settings: list[tuple[str, str]]) -> N
         # A name that the text reads itself is its own, and no misspelt one of NCCL.
         ("NCCL_IFNAME=eth0\nexport NCCL_SOCKET_IFNAME=$NCCL_IFNAME\n", []),
         ("NCCL_ALGO=${ALGO}\nNCCL_IB_HCA=<devices>\n", []),
+        ("NCCL_DEBUG: null\nNCCL_PROTO: ~\n", []),
+        ("ENV OLD_LIBRARY_PATH=/stubs\nENV NCCL_NET_PLUGIN=none\n", []),
+        ("SOCKET_IFNAME=eth0\nNCCL_DEBUG=INFO\n", []),
         # How many nodes there are is unknown.
         ("NCCL_SOCKET_IFNAME=lo\n", []),
-        ("NCCL_IB_DISABLE=1\nNCCL_SOCKET_IFNAME=eth0\n", []),
+        ("NCCL_IB_DISABLE=1\nNCCL_SOCKET_IFNAME=eth0\n", ["setting-left-over"]),
     ],
 )
 def test_settings_are_judged_without_a_command(text: str, found: list[str]) -> None:

@@ -350,7 +350,7 @@ def test_names_of_nccltunes_own_variables(name: str, right: str | None) -> None:
 @pytest.mark.parametrize(
     ("given", "gpus", "said"),
     [
-        (None, None, "the node has 8 (assumed: --gpus)"),
+        (None, None, "16 processes on a node need 16 GPUs; --gpus 16 if it has them"),
         (4, 4, "the node has 4 (--gpus)"),
         (8, 2, "the node has 2 (the text)"),
     ],

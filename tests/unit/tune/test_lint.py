@@ -186,6 +186,11 @@ ROW = "allreduce,0,65536,tree,ll,-1,-1,-1\n"
         ("AllReduce;0;65536,0;tree;ll;-1;-1;-1", "separator", None),
         ("allreduce;0;6,55E+04;tree;ll;-1;-1;-1", "separator", None),
         ("allreduce,0,1.05E+06,tree,ll,-1,-1,-1", "rounded", None),
+        (
+            "collective,bytes,algorithm,latency_us\nallreduce,8,tree,9.1",
+            "measurements",
+            "make rules of it: nccltune tune tuner.conf -o FOLDER",
+        ),
         (ROW, None, None),
         ("allreduce,0,65536,tree,ll,e1,-1,-1", None, None),
     ],

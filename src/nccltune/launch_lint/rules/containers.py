@@ -80,9 +80,9 @@ def gpus(view: View) -> Iterator[LaunchFinding]:
             is_device = _DEVICE.search(text) is not None
             if heads.intersection(("--gpus", "--privileged")) or is_device:
                 continue
-            yield error(
+            yield warning(
                 "container-without-gpus",
-                "the container gets no GPU",
+                "the container gets no GPU, unless nvidia is Docker's default runtime",
                 "add deploy: {resources: {reservations: {devices: [{capabilities: [gpu]}]}}}"
                 if box.is_service
                 else "add --gpus all after run",
@@ -145,7 +145,7 @@ def shared_memory(view: View) -> Iterator[LaunchFinding]:
         ):
             yield warning(
                 "container-shm",
-                "the container has 64 MiB of /dev/shm, which NCCL's shared buffers exceed",
+                "the container has 64 MiB of /dev/shm, which NCCL's shared buffers may exceed",
                 "add ipc: host (or shm_size: 8gb)"
                 if box.is_service
                 else "add --ipc=host (or --shm-size=8g) after run",
@@ -162,15 +162,18 @@ def infiniband(view: View) -> Iterator[LaunchFinding]:
         return
     for placed in _boxes(view):
         box, text = placed.box, " ".join(placed.box.words)
-        if box.name not in DOCKERS or box.words[box.verb] != "run" or box.is_service:
+        if box.name not in DOCKERS or box.words[box.verb] != "run":
             continue
         is_given = re.search(rf"--privileged|infiniband|MOFED|MELLANOX|{_HIDDEN}", text)
-        if "NCCL_IB_HCA" in box.passed and not is_given:
+        names = given if box.is_service else box.passed
+        if "NCCL_IB_HCA" in names and not is_given:
             yield warning(
                 "container-infiniband",
                 "the container does not get /dev/infiniband: NCCL cannot open what NCCL_IB_HCA"
                 " names, and uses sockets",
-                "add --device=/dev/infiniband --ulimit memlock=-1 after run",
+                'add devices: ["/dev/infiniband:/dev/infiniband"] and ulimits: {memlock: -1}'
+                if box.is_service
+                else "add --device=/dev/infiniband --ulimit memlock=-1 after run",
                 placed.adding("--device=/dev/infiniband", "--ulimit", "memlock=-1"),
             )
         elif placement is None and not is_given and re.search(r"--net(?:work)?[= ]host", text):

@@ -15,16 +15,19 @@ from nccltune.launch_lint.finding import (
     error,
     warning,
 )
+from nccltune.launch_lint.nested import SHELLS, is_c
 from nccltune.launch_lint.options import OPENMPI_5
 from nccltune.launch_lint.rules.variables import edits_of
-from nccltune.launch_lint.source import SHELLS
 from nccltune.launch_lint.words import is_open
+from nccltune.model.names import listed
 from nccltune.model.nccl_variables import table
 
 _FOR_PROCESSES = (
     *("NCCL_", "UCX_", "CUDA_", "LD_LIBRARY_PATH", "LD_PRELOAD", "FI_", "NCCLTUNE_"),
     *("OFI_NCCL_", "RCCL_", "HSA_", "HIP_", "ROCR_"),
 )
+_OF_BUILD = re.compile(r"^(?:NCCL|CUDA|UCX|FI|RCCL|ROCR)_.*(?:HOME|ROOT|DIR|VERSION|_TESTS?|PATH)$")
+"""Names of what a build or a script reads, such as CUDA_HOME."""
 _WITH_LIST = (Launcher.OPENMPI, Launcher.HYDRA, Launcher.SLURM, Launcher.PALS, Launcher.DEEPSPEED)
 _DEEPSPEED = ("NCCL_", "UCX_", "CUDA_")
 """Beginnings of the variables that deepspeed passes on (or sets itself)."""
@@ -61,7 +64,8 @@ def not_exported(view: View) -> Iterator[LaunchFinding]:
         passed |= {part.partition("=")[0] for part in parts}
     alone: dict[str, CommandVariable] = {}
     for variable in view.variables:
-        if variable.option is None and variable.name.startswith(_FOR_PROCESSES):
+        is_read = variable.name in table() or _OF_BUILD.search(variable.name) is None
+        if variable.option is None and variable.name.startswith(_FOR_PROCESSES) and is_read:
             alone[variable.name] = variable
     for name, variable in alone.items():
         if name in passed or (launcher is Launcher.DEEPSPEED and name.startswith(_DEEPSPEED)):
@@ -113,10 +117,46 @@ def unexported(view: View) -> Iterator[LaunchFinding]:
         )
 
 
+def lost_in_shell(view: View) -> Iterator[LaunchFinding]:
+    """Find `srun bash -c '$CMD'`, where the script sets CMD without export."""
+    words, scope = view.command.program, view.site.scope
+    at = next((n for n, word in enumerate(words[:-1]) if is_c(word.text)), 0)
+    if not at or scope is None or not words[at + 1].raw.startswith("'"):
+        return
+    script = words[at + 1].text
+    own = set(_SET_IN_SHELL.findall(script)) | {one.name for one in view.variables}
+    lost = [
+        name
+        for name in dict.fromkeys(_READ_IN_SHELL.findall(script))
+        if name in scope.values and name not in own and not _OF_ENVIRONMENT.match(name)
+    ]
+    if lost and view.command.launcher.text:
+        are, them = ("is", "it") if len(lost) == 1 else ("are", "them")
+        yield warning(
+            "not-exported",
+            f"{', '.join(lost)} {are} set without export, and in '...' only the shell that"
+            f" {view.command.launcher.text} starts reads {them}: empty there, unless the"
+            f" environment has {them} already",
+            f"write export {' '.join(lost)}",
+        )
+
+
+_READ_IN_SHELL = re.compile(r"(?<!\\)\$\{?([A-Za-z_]\w*)\}?(?![:\w-])")
+_SET_IN_SHELL = re.compile(r"\b(?:for |read )?([A-Za-z_]\w*)(?:=| in )")
+_OF_ENVIRONMENT = re.compile(
+    r"(?:SLURM|PBS|LSB|OMPI|HYDRA|I_MPI|PMIX?|FLUX)_|(?:PATH|HOME|USER|SHELL|TMPDIR|PWD|HOSTNAME"
+    r"|LD_LIBRARY_PATH|RANDOM)$"
+)
+
+
 def _is_script(view: View) -> bool:
-    """Return whether the program is a shell's script, which may need none of the variables."""
+    """Return whether the program is a shell's script or a tool, which may need no variable."""
     words = view.command.program
-    return view.program is None and bool(words) and words[0].text.rpartition("/")[2] in SHELLS
+    name = words[0].text.rpartition("/")[2] if words else ""
+    return view.program is None and (name in SHELLS or name in _TOOLS)
+
+
+_TOOLS = listed("true hostname date uname echo nvidia-smi ls sleep whoami uptime mkdir cp")
 
 
 def _passes_unknown(view: View) -> bool:

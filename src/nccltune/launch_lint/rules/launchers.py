@@ -12,7 +12,7 @@ from nccltune.launch_lint.command import LaunchCommand, Option, View
 from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, error, warning
 from nccltune.launch_lint.hosts import host_list_fault, is_node_count, slots_fault, text_of
 from nccltune.launch_lint.options import AZUREML, TABLES, TORCHRUN
-from nccltune.launch_lint.read import is_launcher, joined
+from nccltune.launch_lint.read import ELLIPSES, joined, launcher_at
 from nccltune.launch_lint.rules.shape import named_number
 from nccltune.launch_lint.words import is_open, nearest
 from nccltune.model.names import listed
@@ -94,7 +94,7 @@ def numbers(view: View) -> Iterator[LaunchFinding]:
     inherited = view.site.inherited if view.flavor.launcher is Launcher.SLURM else ()
     for option in (*inherited, *view.command.options):
         value, counted = option.value, _COUNTED.get(option.meaning or "")
-        if is_open(value) or swallowed_at(option, view) is not None:
+        if is_open(value) or value in ELLIPSES or swallowed_at(option, view) is not None:
             continue
         word = option.words[0].text.partition("=")[0]
         if option.meaning == "host":
@@ -242,9 +242,9 @@ def nested(view: View) -> Iterator[LaunchFinding]:
     if view.flavor.launcher is Launcher.LOCAL:
         return
     words = joined(view.command.program)
-    at = next((at for at, word in enumerate(words) if is_launcher(word.text)), None)
-    if at is None or any(is_nccl_test(word.text) for word in words[:at]):
-        return
+    at = launcher_at(words)
+    if at is None or any(word.text.endswith(".py") for word in words[:at]):
+        return  # A path among the arguments of a script may end like a launcher's name.
     inner = PurePosixPath(words[at].text).name
     is_azure = view.flavor == AZUREML
     outer = view.flavor.words if is_azure else view.command.launcher.text

@@ -238,7 +238,9 @@ def idle_nodes(view: View) -> Iterator[LaunchFinding]:
     placement, hosts = view.prediction.placement, view.prediction.hosts
     if placement is None or not placement.nodes or len(placement.nodes) >= len(hosts):
         return
-    if _is_assumed(view):
+    # How many slots a node of a site has is unknown, and what a program needs too.
+    is_open = view.program is None and hosts[0].slots is None
+    if _is_assumed(view) or (is_open and view.site.slots is None and view.site.gpus is None):
         return
     if any(finding.severity is Severity.ERROR for finding in total_below_per_node(view)):
         return
@@ -271,7 +273,9 @@ def uneven_nodes(view: View) -> Iterator[LaunchFinding]:
     total = view.command.last("total")
     edits: tuple[Edit, ...] = ()
     fix = "give every node as many"
-    if total is not None and (each := ask.per_node or max(n.processes for n in placement.nodes)):
+    each = ask.per_node or max(n.processes for n in placement.nodes)
+    # More than the slots of a host do not start.
+    if total is not None and all(host.slots is None or host.slots >= each for host in hosts):
         right = each * len(hosts)
         fix, edits = f"write {_n(view)} {right}", (Replace(total, (_n(view), str(right))),)
     yield warning(

@@ -20,6 +20,7 @@ from nccltune.launch_lint.finding import (
     warning,
 )
 from nccltune.launch_lint.options import TORCHRUN, TRAINERS
+from nccltune.launch_lint.read import module_meant
 from nccltune.launch_lint.rules.shape import Rule
 from nccltune.launch_lint.training import all_gpus
 from nccltune.launch_lint.words import is_open, whole_number
@@ -72,6 +73,10 @@ def processes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     if option is None:
         have = all_gpus(command, view.site)[0] or have
         if have > 1 and not _behind(command) and not _is_set(view, "PET_NPROC_PER_NODE"):
+            if view.site.gpus is None and all_gpus(command, view.site)[1]:
+                said = "without --nproc-per-node torchrun starts 1 process on a node, for one GPU"
+                yield note("torchrun-one-process", said, "add --nproc-per-node=gpu for all")
+                return
             yield warning(
                 "torchrun-one-process",
                 f"without --nproc-per-node torchrun starts 1 process, which uses 1 of {have} GPUs",
@@ -91,6 +96,8 @@ def processes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             f"write {right}",
             (Replace(option, (right,)),),
         )
+    elif number > have and view.site.gpus is None:
+        yield beyond_assumed(number)
     elif number > have:
         right = f"--nproc-per-node={have}"
         yield error(
@@ -100,6 +107,12 @@ def processes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             f"write {right}",
             (Replace(option, (right,)),),
         )
+
+
+def beyond_assumed(number: int) -> LaunchFinding:
+    """Return the note on more processes than the GPUs that a node is assumed to have."""
+    said = f"{number} processes on a node need {number} GPUs; --gpus {number} if it has them"
+    return note("too-many-gpus", said)
 
 
 _LOGIN = re.compile(r"(?:\w+://)?(?:[^@/\s]*@)?([^@/\s:]+(?::\d+)?)/?")
@@ -117,6 +130,11 @@ def not_a_host(option: str, value: str, *, is_bare: bool) -> list[LaunchFinding]
     is_port = right == value.partition(":")[0]
     why = "a port has an option of its own" if is_port else "this is not the name of a host"
     return [error("trainer-host", f"{option} {value}: {why}", f"write {option} {right}")]
+
+
+def _where_several(number: str) -> Callable[..., LaunchFinding]:
+    """Return what makes a note of a fault that there is if the unknown `number` is above 1."""
+    return lambda kind, said, _: note(kind, f"where {number} is above 1: {said}")
 
 
 @of_torchrun
@@ -138,6 +156,19 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             (Replace(backend, ("--rdzv-backend=c10d",)),),
         )
         return
+    endpoint, master = command.last("rdzv_endpoint"), command.last("master_addr")
+    rank = command.last("node_rank")
+    given = whole_number(rank.value) if rank is not None else None
+    if given and number_of_nodes and given >= number_of_nodes and least in ("", number):
+        one = "with --nnodes=1 the only node has rank 0, and this one waits for it"
+        ranks = f"of {number} nodes the ranks are 0 to {number_of_nodes - 1}"
+        yield error(
+            "torchrun-node-rank",
+            f"--node-rank={given}: {ranks if number_of_nodes > 1 else one}",
+            "number the nodes from 0" if number_of_nodes > 1 else "write --node-rank=0",
+            (Replace(rank, ("--node-rank=0",)),) if rank and number_of_nodes == 1 else (),
+        )
+        return
     if not several:
         return
     if standalone is not None:
@@ -148,12 +179,12 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             " --rdzv-endpoint=HOST:29500",
         )
         return
-    endpoint, master = command.last("rdzv_endpoint"), command.last("master_addr")
     address = endpoint or master
+    blame = error if number_of_nodes else _where_several(number)
     if address is None:
         if _is_set(view, "PET_RDZV_ENDPOINT", "PET_MASTER_ADDR"):
             return
-        yield error(
+        yield blame(
             "torchrun-endpoint",
             f"--nnodes={number} without --rdzv-endpoint or --master-addr: each node waits at"
             f" its own 127.0.0.1:{_PORT}",
@@ -164,7 +195,6 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     yield from not_a_host(option, address.value, is_bare=endpoint is None)
     host = address.value
     host = host.rpartition(":")[0] if endpoint is not None and host.count(":") == 1 else host
-    rank = command.last("node_rank")
     if host in LOCAL_HOSTS and rank is not None and rank.value == "0":
         yield note(
             "torchrun-endpoint",
@@ -172,18 +202,10 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
         )
         return
     if host in LOCAL_HOSTS:
-        yield error(
+        yield blame(
             "torchrun-endpoint",
             f"{address.text}: each node waits at its own address",
             "name one host that all nodes reach",
-        )
-        return
-    given = whole_number(rank.value) if rank is not None else None
-    if given is not None and number_of_nodes is not None and given >= number_of_nodes:
-        yield error(
-            "torchrun-node-rank",
-            f"--node-rank={given}: of {number} nodes the ranks are 0 to {number_of_nodes - 1}",
-            "number the nodes from 0",
         )
         return
     is_static = backend is None or backend.value == "static"
@@ -202,6 +224,14 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             else "add --node-rank=N, another on each node",
             edits,
         )
+
+
+@of_any
+def module(_: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
+    """Find `python -m torch.distribute.launch`: there is no such module."""
+    name = command.launcher.raw.split()[-1]
+    if (right := module_meant(name)) != name:
+        yield error("module-unknown", f"Python has no module {name}", f"write -m {right}")
 
 
 @of_any

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
 from nccltune.launch_lint.command import LaunchCommand, View
-from nccltune.launch_lint.finding import AppendOption, LaunchFinding, Replace, error, warning
+from nccltune.launch_lint.finding import AppendOption, LaunchFinding, Replace, error, note, warning
 from nccltune.launch_lint.hosts import with_slurm_gpus
 from nccltune.launch_lint.options import ACCELERATE, DEEPSPEED, SLURM, TRAINERS
-from nccltune.launch_lint.rules.torchrun import LOCAL_HOSTS, not_a_host, of_trainer
+from nccltune.launch_lint.rules.torchrun import LOCAL_HOSTS, beyond_assumed, not_a_host, of_trainer
 from nccltune.launch_lint.training import configured, visible
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
@@ -126,12 +126,22 @@ def inner_rank(view: View) -> Iterator[LaunchFinding]:
     It is 0 there. Only a shell that srun starts on each node reads the rank of that node.
     """
     inner, placement = view.prediction.inner, view.prediction.placement
-    if inner is None or placement is None or len(placement.nodes) < 2:
+    command = inner.command if inner is not None else view.command
+    if placement is None or len(placement.nodes) < 2 or not (inner or view.site.on_each):
         return
-    rank, backend = inner.command.last("node_rank"), inner.command.last("rdzv_backend")
+    rank, backend = command.last("node_rank"), command.last("rdzv_backend")
     if rank is None or (backend is not None and backend.value != "static"):
         return
     text, outer = rank.text, view.command.launcher.text
+    if inner is None:
+        if whole_number(rank.value) is not None:
+            yield error(
+                "inner-rank",
+                f"{view.site.on_each} this line on each of {len(placement.nodes)} nodes, and each"
+                f" gets {text}",
+                "give each node its own rank, or add --rdzv-backend=c10d",
+            )
+        return
     name = next((name for name in _OF_NODE if name in rank.value), None)
     if whole_number(rank.value) is not None:
         why = f"each of {len(placement.nodes)} nodes gets {text}"
@@ -175,12 +185,14 @@ def accelerate_total(view: View, command: LaunchCommand) -> Iterator[LaunchFindi
             f"write --num_processes={nodes * max(1, each)}",
         )
     elif nodes > 1 and total == have:
-        yield warning(
+        yield (warning if view.site.gpus is not None else note)(
             "accelerate-total",
             f"--num_processes is the number on all machines: {each} on each of {nodes}, which have"
             f" {have} GPUs ({view.site.gpus_source})",
             f"write --num_processes={nodes * have}, if each is to use all its GPUs",
         )
+    elif each > have and view.site.gpus is None:
+        yield beyond_assumed(each)
     elif each > have:
         right = f"--num_processes={nodes * have}"
         edits = (Replace(option, (right,)),) if option is not None else ()
@@ -264,7 +276,9 @@ def deepspeed_resources(view: View, command: LaunchCommand) -> Iterator[LaunchFi
         )
     each, have = command.last("per_node"), view.site.gpus_per_node
     number = whole_number(each.value) if each is not None else None
-    if each is not None and number is not None and number > have:
+    if number is not None and number > have and view.site.gpus is None:
+        yield beyond_assumed(number)
+    elif each is not None and number is not None and number > have:
         right = (each.words[0].text.partition("=")[0], str(have))
         yield error(
             "too-many-gpus",
@@ -273,7 +287,8 @@ def deepspeed_resources(view: View, command: LaunchCommand) -> Iterator[LaunchFi
             (Replace(each, right),),
         )
     shown = visible(command, view.site)
-    if shown is not None and (numbers or filters):
+    first = ",".join(str(n) for n in range(number or 0))
+    if shown is not None and (filters or (numbers and shown != first)):
         yield warning(
             "deepspeed-visible",
             f"deepspeed ignores CUDA_VISIBLE_DEVICES={shown} beside"

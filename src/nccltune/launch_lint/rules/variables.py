@@ -84,7 +84,7 @@ def names(view: View) -> Iterator[LaunchFinding]:
             )
             continue
         of_nccl = PREFIX + variable.name.removeprefix("RCCL_")
-        if of_nccl != variable.name and of_nccl in _SHARED:
+        if variable.name.startswith("RCCL_") and of_nccl in _SHARED:
             yield error(
                 "variable-unknown",
                 f"there is no variable {variable.name}: RCCL reads {of_nccl}",
@@ -132,7 +132,8 @@ def names(view: View) -> Iterator[LaunchFinding]:
         elif variable.name.startswith(PREFIX) and not is_foreign(variable.name):
             yield note(
                 "variable-unlisted",
-                f"{variable.name} is no variable of NCCL {RELEASES}: only a plugin could read it",
+                f"{variable.name} is no variable of NCCL {RELEASES}: only the program or a"
+                " plugin could read it",
             )
 
 
@@ -427,6 +428,12 @@ def networks(view: View) -> Iterator[LaunchFinding]:
         )
 
 
+_OF_NETWORKS = (
+    *("NCCL_NSOCKS", "NCCL_FASTRAK", "NCCL_TCPX", "NCCL_CROSS"),
+    *("FI_", "OFI_NCCL_"),
+)
+"""Beginnings of variables of networks for which InfiniBand is switched off."""
+_UNSET = CommandVariable("", None, None)
 _LOCAL = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE")
 _NEVER = ("LOC", "0")
 """Levels of NCCL_P2P_LEVEL and NCCL_NET_GDR_LEVEL that no two devices are as near as."""
@@ -452,7 +459,7 @@ def left_over(view: View) -> Iterator[LaunchFinding]:
                     name.startswith(("NCCL_SOCKET_", "NCCL_NET", "NCCL_IB_"))
                     and name != "NCCL_IB_DISABLE"
                 )
-                or name.startswith(("NCCL_NSOCKS", "NCCL_FASTRAK", "NCCL_TCPX", "NCCL_CROSS"))
+                or name.startswith(_OF_NETWORKS)
                 for name in given
             ),
             "nodes exchange data by TCP instead of InfiniBand or RoCE",
@@ -474,11 +481,18 @@ def left_over(view: View) -> Iterator[LaunchFinding]:
             continue
         if any(given[one].value != "0" for one in other if one in given):
             continue  # The rule `contradictions` reports this pair.
+        if name == "CUDA_LAUNCH_BLOCKING" and view.program is None:
+            yield note("setting-left-over", f"{name}=1: {cost}; it is for finding faults")
+            continue
         yield warning(
             "setting-left-over",
             f"{name}=1: {cost}",
             f"leave out {name}, unless this is what you measure",
         )
+    is_tcp = given.get("NCCL_IB_DISABLE", _UNSET).value == "1" and not view.command.words
+    if is_tcp and sum(name.startswith(("NCCL_IB_", "NCCL_NET")) for name in given) == 1:
+        said = "where a job has several nodes, they exchange data by TCP, unless by a plugin"
+        yield note("setting-left-over", f"NCCL_IB_DISABLE=1: {said}")
     level = given.get("NCCL_P2P_LEVEL")
     if level is not None and several and level.value in _NEVER:
         yield warning(
@@ -556,6 +570,11 @@ def visible_devices(view: View) -> Iterator[LaunchFinding]:
     if view.command.last("hostfile") and "assumed" in (view.prediction.assumed or ""):
         return  # The hosts are in a file that is not here.
     if why is None or (gpus is None and view.flavor.launcher is Launcher.LOCAL):
+        return
+    if gpus is None and 0 < len(entries) < need and len(set(entries)) == len(entries):
+        yield note(
+            "visible-devices", f"CUDA_VISIBLE_DEVICES={value}: {need} processes share {shown}"
+        )
         return
     yield error(
         "visible-devices",

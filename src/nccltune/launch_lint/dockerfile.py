@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read the command that a container of a Dockerfile starts, and its variables, as a script."""
+
+import json
+import re
+import shlex
+
+_FROM = re.compile(r"\A(?:[ \t]*(?:#.*|ARG .*)?\n)*FROM[ \t]+\S+", re.I)
+_INSTRUCTION = re.compile(r"[ \t]*(ENV|FROM|ENTRYPOINT|CMD)[ \t]+(.*)", re.I)
+
+
+def started_by(text: str) -> str:
+    """Return a Dockerfile as the script that its container runs; another text as it is.
+
+    What the image is built with (`RUN`) is no part of it.
+
+    >>> started_by('FROM a\\nRUN make\\nENV A=1\\nCMD ["torchrun", "t.py"]\\n')
+    'export A=1\\ntorchrun t.py'
+    """
+    if _FROM.match(text) is None:
+        return text
+    lines: list[str] = []
+    started = {"ENTRYPOINT": "", "CMD": ""}
+    plain = re.sub(r"^[ \t]*#.*\n", "", text, flags=re.M)
+    for line in re.sub(r"\\[ \t]*\r?\n", " ", plain).splitlines():
+        if (match := _INSTRUCTION.fullmatch(line)) is None:
+            continue
+        name, value = match[1].upper(), match[2].strip()
+        if name == "ENV":
+            pair = re.fullmatch(r"(\w+)[ \t]+(.*)", value)
+            lines.append(f"export {f'{pair[1]}={shlex.quote(pair[2])}' if pair else value}")
+        elif name == "FROM":
+            lines, started = [], {"ENTRYPOINT": "", "CMD": ""}
+        else:
+            started[name] = _words(value)
+            # A shell's ENTRYPOINT gets no words of CMD.
+            started["CMD"] = "" if started["ENTRYPOINT"] == value else started["CMD"]
+    return "\n".join([*lines, " ".join(filter(None, started.values()))])
+
+
+def _words(value: str) -> str:
+    try:
+        words = json.loads(value)
+    except ValueError:
+        return value
+    return shlex.join(map(str, words)) if isinstance(words, list) else value

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find scripts and commands inside a command: `bash -c TEXT`, `ssh HOST TEXT`, `salloc srun`."""
+
+import itertools
+from collections.abc import Sequence
+
+from nccltune.launch_lint.boxes import inside
+from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.directives import allocated
+from nccltune.launch_lint.options import SLURM
+from nccltune.launch_lint.read import is_launcher, joined, launcher_at, read_options
+from nccltune.launch_lint.words import Line, Word
+
+SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
+
+
+def is_c(word: str) -> bool:
+    """Return whether a word is the option -c of a shell: `-c`, `-lc`."""
+    return word.startswith("-") and not word.startswith("--") and word.endswith("c")
+
+
+def hides_command(words: Sequence[Word]) -> bool:
+    """Return whether a line gives the words of a command to a program, as `eval` and Run:ai do."""
+    return words[0].text == "eval" or any(word.text == "--master-args" for word in words)
+
+
+def script_inside(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchContext] | None:
+    """Return the script in `bash -c TEXT`, `ssh HOST TEXT` or `sbatch --wrap TEXT`.
+
+    Also return the script's context.
+
+    The context has the options of sbatch. Return None for other lines.
+    """
+    names = [word.text.removeprefix("--entrypoint=").rpartition("/")[2] for word in words]
+    if names[0] == "sbatch":
+        options = read_options(words[1:], SLURM)
+        wrapped = next((option.value for option in options if option.name == "wrap"), None)
+        if wrapped is None:
+            return None
+        inherited = (*site.inherited, *options)
+        return wrapped, allocated(site._replace(inherited=inherited, on_first="Slurm"))
+    given = {word.text: following.text for word, following in itertools.pairwise(words)}
+    if is_launcher(given.get("--master-command", "")) and "--master-args" in given:
+        return f"{given['--master-command']} {given['--master-args']}", site  # Of Run:ai.
+    if names[0] in ("ssh", "pdsh") and " " in words[-1].text:
+        return words[-1].text, site._replace(on_first="")
+    for at, name in enumerate(names[:-2]):
+        # `docker run --entrypoint=bash IMAGE -c SCRIPT` has the image between.
+        gap = 1 + ("--entrypoint" in (words[at].text.partition("=")[0], words[at - 1].text))
+        option, script = words[at + gap : at + gap + 1], words[at + gap + 1 : at + gap + 2]
+        if name in SHELLS and script and is_c(option[0].text) and " " in script[0].text:
+            before = [word.text for word in words[:at]]
+            head = before[: next((n for n, w in enumerate(before) if "=" not in w), at)]
+            return script[0].text, site._replace(
+                around=tuple(before),
+                outside=inside(head, site.exported),
+                exported=inside(before, site.exported),
+            )
+    return None
+
+
+def in_salloc(words: tuple[Word, ...], site: LaunchContext) -> LaunchContext:
+    """Return the context with the options of `salloc OPTIONS srun ...`."""
+    at = launcher_at(words)
+    if words[0].text.rpartition("/")[2] != "salloc" or at is None:
+        return site
+    options = read_options(words[1:at], SLURM)
+    return allocated(site._replace(inherited=(*site.inherited, *options)))
+
+
+_ASKS = frozenset({"--help", "--version", "version", "--usage", "-h", "-V", "--mpi=list"})
+
+
+def only_asks(line: Line) -> bool:
+    """Return whether a line such as `srun --help | grep pyxis` only asks the launcher."""
+    words = joined(line.words)
+    at = launcher_at(words)
+    after = [word.text for word in words[at + 1 :]] if at is not None else []
+    return bool(after) and after[0] in _ASKS
