@@ -32,6 +32,8 @@ _UNSIZED = (
     "kernels of NCCL of which the trace has no size, as in CUDA graphs and before PyTorch 2.2"
 )
 _BARRIER = "barriers, which carry no data, are not counted"
+_EDGES = 1 << 20
+"""Most starts and ends of kernels that are processed at once."""
 _OUTSIDE = "calls outside the recorded steps are left out"
 
 
@@ -219,13 +221,16 @@ class _Clock:
         others = others.beside(nccl)  # A large trace has millions that say nothing here.
         edges = [nccl.starts, nccl.ends, others.starts, others.ends, steps.starts, steps.ends]
         self._times: _Floats = np.unique(np.concatenate([np.asarray(edge) for edge in edges]))
-        at = self._times[:-1]
-        running = nccl.active(at)
-        shares = np.where(running > 0, np.diff(self._times) / np.maximum(running, 1), 0.0)
-        if steps.starts:
-            shares[steps.active(at) == 0] = 0.0
-        self._all = np.concatenate(([0.0], np.cumsum(shares)))
-        self._exposed = np.concatenate(([0.0], np.cumsum(shares * (others.active(at) == 0))))
+        self._all, self._exposed = np.zeros((2, len(self._times)))
+        for start in range(0, len(self._times) - 1, _EDGES):
+            at = self._times[start : start + _EDGES + 1]
+            running = nccl.active(at[:-1])
+            shares = np.where(running > 0, np.diff(at) / np.maximum(running, 1), 0.0)
+            if steps.starts:
+                shares[steps.active(at[:-1]) == 0] = 0.0
+            alone = shares * (others.active(at[:-1]) == 0)
+            for sums, parts in ((self._all, shares), (self._exposed, alone)):
+                sums[start + 1 : start + len(at)] = sums[start] + np.cumsum(parts)
 
     def times(self, spans: _Spans) -> tuple[float, float]:
         """Return the time of kernels, and that in which no kernel but NCCL's ran."""
