@@ -254,5 +254,248 @@ TEST(Wire, WhateverDecodesFitsItsRequest) {
   EXPECT_GT(taken, 1000U) << "the headers tried are all wrong";
 }
 
+using Bytes = std::array<std::byte, kHandleBytes>;
+
+SocketEndpoint End(const std::string& address, uint16_t port) {
+  SocketEndpoint end;
+  auto* const v4 = reinterpret_cast<sockaddr_in*>(&end.storage);
+  auto* const v6 = reinterpret_cast<sockaddr_in6*>(&end.storage);
+  if (inet_pton(AF_INET, address.c_str(), &v4->sin_addr) == 1) {
+    v4->sin_family = AF_INET;
+  } else {
+    EXPECT_EQ(inet_pton(AF_INET6, address.c_str(), &v6->sin6_addr), 1) << address;
+    v6->sin6_family = AF_INET6;
+  }
+  end.set_port(port);
+  return end;
+}
+
+Invitation WithEnds(size_t count, const std::string& prefix) {
+  Invitation invitation;
+  for (size_t i = 0; i < invitation.token.size(); ++i) {
+    invitation.token[i] = std::byte(i + 100);
+  }
+  for (size_t i = 1; i <= count; ++i) {
+    invitation.ends.push_back(End(prefix + std::to_string(i), static_cast<uint16_t>(40'000 + i)));
+  }
+  return invitation;
+}
+
+Bytes Written(const Invitation& invitation) {
+  std::array<std::byte, kHandleBytes + 64> memory;
+  memory.fill(std::byte{0xee});
+  const auto handle = std::span(memory).first<kHandleBytes>();
+  WriteHandle(invitation, handle);
+  SetAttempt(handle, 0);
+  EXPECT_TRUE(std::all_of(memory.begin() + kHandleBytes, memory.end(), [](std::byte byte) {
+    return byte == std::byte{0xee};
+  })) << "written behind the handle";
+  Bytes bytes;
+  std::ranges::copy(handle, bytes.begin());
+  return bytes;
+}
+
+std::optional<Invitation> ReadWith(Bytes bytes, size_t at, int value) {
+  bytes[at] = std::byte(value);
+  return ReadHandle(bytes);
+}
+
+void ExpectComesBack(const Invitation& invitation, size_t most) {
+  Bytes bytes = Written(invitation);
+  const std::optional<Invitation> read = ReadHandle(bytes);
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->release, kWireRelease);
+  EXPECT_TRUE(SameToken(read->token, invitation.token));
+  ASSERT_EQ(read->ends.size(), std::min(most, invitation.ends.size()));
+  for (size_t i = 0; i < read->ends.size(); ++i) {
+    EXPECT_EQ(read->ends[i].Name(), invitation.ends[i].Name());
+  }
+  EXPECT_EQ(AttemptOf(bytes), 0U);
+}
+
+TEST(HandleTest, AnInvitationComesBackWithAllAddressesThatFit) {
+  for (size_t count = 1; count <= kMostAddressesV4 + 3; ++count) {
+    ExpectComesBack(WithEnds(count, "10.1.2."), kMostAddressesV4);
+  }
+  for (size_t count = 1; count <= kMostAddressesV6 + 3; ++count) {
+    ExpectComesBack(WithEnds(count, "2001:db8::"), kMostAddressesV6);
+  }
+}
+
+// Other releases and hosts with the other byte order must read the same bytes.
+TEST(HandleTest, IsTheSameBytesOnEveryHost) {
+  Invitation invitation = WithEnds(1, "10.1.2.");
+  invitation.release = 0x0102;
+  Bytes bytes = Written(invitation);
+  SetAttempt(bytes, 0x8877665544332211U);
+  std::array<uint8_t, kHandleBytes> expected = {'N', 'T', 'n', 'H', 0x02, 0x01, 4, 1};
+  for (size_t i = 0; i < 16; ++i) expected[8 + i] = static_cast<uint8_t>(100 + i);
+  const std::array<uint8_t, 6> end = {40'001 >> 8, 40'001 & 0xff, 10, 1, 2, 1};
+  std::ranges::copy(end, expected.begin() + 24);
+  for (size_t i = 0; i < 8; ++i) expected[120 + i] = static_cast<uint8_t>(0x11 * (i + 1));
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    EXPECT_EQ(std::to_integer<uint8_t>(bytes[i]), expected[i]) << "byte " << i;
+  }
+}
+
+TEST(HandleTest, TheConnectorsNumberIsBesideAllAddresses) {
+  for (const Invitation& invitation :
+       {WithEnds(kMostAddressesV4, "10.1.2."), WithEnds(kMostAddressesV6, "2001:db8::")}) {
+    Bytes bytes = Written(invitation);
+    SetAttempt(bytes, 0x8877665544332211U);
+    EXPECT_EQ(AttemptOf(bytes), 0x8877665544332211U);
+    const std::optional<Invitation> read = ReadHandle(bytes);
+    ASSERT_TRUE(read.has_value());
+    EXPECT_EQ(read->ends.back().Name(), invitation.ends.back().Name());
+  }
+}
+
+TEST(HandleTest, AnotherMagicIsNotOurs) {
+  const Bytes good = Written(WithEnds(2, "10.1.2."));
+  for (size_t at = 0; at < 4; ++at) {
+    EXPECT_FALSE(ReadWith(good, at, std::to_integer<int>(good[at]) ^ 1).has_value());
+  }
+  Bytes zero = {};
+  EXPECT_FALSE(ReadHandle(zero).has_value());
+}
+
+TEST(HandleTest, AnInvitationOfAnotherReleaseHasNoEnds) {
+  Invitation invitation = WithEnds(2, "10.1.2.");
+  for (const uint16_t release : {uint16_t{0}, uint16_t{kWireRelease + 1}, uint16_t{UINT16_MAX}}) {
+    invitation.release = release;
+    Bytes bytes = Written(invitation);
+    bytes[6] = std::byte{99};  // any value of another release
+    const std::optional<Invitation> read = ReadHandle(bytes);
+    ASSERT_TRUE(read.has_value());
+    EXPECT_EQ(read->release, release);
+    EXPECT_TRUE(read->ends.empty());
+  }
+}
+
+TEST(HandleTest, AnUnknownFamilyIsRefused) {
+  const Bytes good = Written(WithEnds(2, "10.1.2."));
+  for (int family = 0; family < 256; ++family) {
+    if (family == 4 || family == 6) continue;
+    EXPECT_FALSE(ReadWith(good, 6, family).has_value()) << family;
+  }
+}
+
+TEST(HandleTest, NoAddressAndMoreThanFitAreRefused) {
+  const Bytes v4 = Written(WithEnds(kMostAddressesV4, "10.1.2."));
+  const Bytes v6 = Written(WithEnds(kMostAddressesV6, "2001:db8::"));
+  for (int count = 0; count < 256; ++count) {
+    const auto n = static_cast<size_t>(count);
+    EXPECT_EQ(ReadWith(v4, 7, count).has_value(), n >= 1 && n <= kMostAddressesV4) << count;
+    EXPECT_EQ(ReadWith(v6, 7, count).has_value(), n >= 1 && n <= kMostAddressesV6) << count;
+  }
+}
+
+TEST(HandleTest, APortOfZeroIsRefused) {
+  Invitation invitation = WithEnds(3, "10.1.2.");
+  invitation.ends[1].set_port(0);
+  Bytes bytes = Written(invitation);
+  EXPECT_FALSE(ReadHandle(bytes).has_value());
+}
+
+TEST(Granule, IsAPowerOfTwoThatGrowsWithTheRequest) {
+  uint64_t before = 0;
+  for (uint64_t total = 0; total <= uint64_t{1} << 40; total = 2 * total + 1) {
+    const uint64_t granule = Granule(total);
+    EXPECT_TRUE(std::has_single_bit(granule)) << total;
+    EXPECT_GE(granule, std::max(before, uint64_t{8 << 10})) << total;
+    EXPECT_LE(granule, uint64_t{1 << 20}) << total;
+    before = granule;
+  }
+  EXPECT_EQ(Granule(0), uint64_t{8 << 10});
+  EXPECT_EQ(Granule(uint64_t{1} << 40), uint64_t{1 << 20});
+}
+
+TEST(Granule, KeepsTheMapOfARequestSmallWhileItCanGrow) {
+  for (const uint64_t total : {uint64_t{32} << 20, uint64_t{100} << 20, uint64_t{4000} << 20}) {
+    EXPECT_LE(total / Granule(total), 4096U) << total;
+  }
+}
+
+TEST(OnGrid, TakesWhatCanBeCutAndNothingElse) {
+  constexpr uint64_t kG = 8192;
+  for (const uint64_t total : {uint64_t{0}, uint64_t{1}, kG - 1, kG, kG + 1, 3 * kG, 3 * kG + 5}) {
+    for (uint64_t offset = 0; offset <= total + kG; offset += offset % kG == 0 ? 1 : kG - 1) {
+      for (const uint64_t end :
+           {offset, offset + 1, offset + kG, offset + 2 * kG, total, total + 1}) {
+        if (end < offset) continue;
+        const uint64_t length = end - offset;
+        const bool inside = end <= total;
+        const bool cut = offset % kG == 0 && (end % kG == 0 || end == total);
+        const bool full = total == 0 ? offset == 0 && length == 0 : length != 0;
+        EXPECT_EQ(OnGrid(total, offset, length), inside && cut && full)
+            << offset << "+" << length << "/" << total;
+      }
+    }
+  }
+}
+
+TEST(OnGrid, DoesNotWrapAround) {
+  EXPECT_FALSE(OnGrid(16384, 8192, UINT64_MAX - 8191));
+  EXPECT_FALSE(OnGrid(16384, UINT64_MAX - 8191, 8192));
+  EXPECT_FALSE(OnGrid(16384, UINT64_MAX - 8191, 24576));
+}
+
+TEST(Arrivals, AnEmptyRequestArrivesOnce) {
+  Arrivals arrivals;
+  arrivals.Reset(0);
+  EXPECT_TRUE(arrivals.AnyMissing(0, 0));
+  arrivals.Mark(0, 0);
+  EXPECT_FALSE(arrivals.AnyMissing(0, 0));
+  EXPECT_EQ(arrivals.Mark(0, 0), 0U);
+}
+
+TEST(Arrivals, ResetForgetsTheRequestBefore) {
+  Arrivals arrivals;
+  arrivals.Reset(3 * 8192);
+  EXPECT_EQ(arrivals.Mark(0, uint64_t{3} * 8192), 3U * 8192);
+  arrivals.Reset(2 * 8192 + 1);
+  EXPECT_TRUE(arrivals.AnyMissing(0, 8192));
+  EXPECT_TRUE(arrivals.AnyMissing(16384, 1));
+  EXPECT_EQ(arrivals.Mark(0, 2 * 8192 + 1), 2U * 8192 + 1);
+}
+
+// Compares one request with a map of its granules, at which chunks are cut: at random and repeated,
+// until all bytes have arrived.
+void ArriveAtRandom(uint64_t total, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  Arrivals arrivals;
+  arrivals.Reset(total);
+  const uint64_t granule = Granule(total);
+  const uint64_t granules = (total + granule - 1) / granule;
+  std::vector<char> there(granules, 0);
+  uint64_t missing = total;
+  while (missing != 0) {
+    const uint64_t first = random() % granules;
+    const uint64_t count = 1 + random() % std::min<uint64_t>(granules - first, 9);
+    const uint64_t offset = first * granule;
+    const uint64_t length = std::min(count * granule, total - offset);
+    ASSERT_TRUE(OnGrid(total, offset, length));
+    uint64_t fresh = 0;
+    for (uint64_t i = first; i < std::min(first + count, granules); ++i) {
+      if (there[i] == 0) fresh += std::min(granule, total - i * granule);
+      there[i] = 1;
+    }
+    ASSERT_EQ(arrivals.AnyMissing(offset, length), fresh != 0) << offset << "+" << length;
+    ASSERT_EQ(arrivals.Mark(offset, length), fresh) << offset << "+" << length;
+    missing -= fresh;
+    ASSERT_FALSE(arrivals.AnyMissing(offset, length));
+  }
+  EXPECT_FALSE(arrivals.AnyMissing(0, total));
+}
+
+TEST(Arrivals, AgreeWithAMapOfEveryGranule) {
+  uint64_t seed = 0;
+  for (const uint64_t total :
+       {1U, 8191U, 8192U, 8193U, 65536U, 100'000U, 1U << 20, (3U << 20) + 7U, (40U << 20) + 1U}) {
+    SCOPED_TRACE(total);
+    for (int i = 0; i < (total > (1U << 20) ? 1 : 10); ++i) ArriveAtRandom(total, ++seed);
+  }
+}
+
 }  // namespace
 }  // namespace nccltune::net
