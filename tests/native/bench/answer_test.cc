@@ -206,22 +206,12 @@ TEST(BenchRequest, AbsentMembersAreAtTheirDefault) {
   const BenchRequest request = Parsed(Measure(""));
   EXPECT_EQ(request.kind, BenchRequest::Kind::kMeasure);
   EXPECT_TRUE(request.id.IsNull());
-  EXPECT_EQ(request.step.collective, Collective::kAllReduce);
-  EXPECT_EQ(request.step.dtype, Dtype::kFloat);
-  EXPECT_EQ(request.step.redop, Redop::kSum);
-  EXPECT_EQ(request.step.root, 0);
-  EXPECT_FALSE(request.step.in_place || request.step.registered || request.step.graph);
-  EXPECT_FALSE(request.step.load);
+  EXPECT_TRUE(request.step == (Step{.choice = {}, .warmup = 2, .iterations = 20}));
   EXPECT_EQ(request.rounds, 1);
   EXPECT_EQ(request.first_round, 0);
   EXPECT_EQ(request.default_repeats, 1);
   EXPECT_FALSE(request.by_size);
-  EXPECT_EQ(request.step.warmup, 2);
-  EXPECT_EQ(request.step.iterations, 20);
   EXPECT_EQ(request.target_ms, 5);
-  EXPECT_EQ(request.step.seed, 0U);
-  EXPECT_TRUE(request.step.check);
-  EXPECT_EQ(request.step.timeout_s, 30);
 }
 
 TEST(BenchRequest, EveryMemberIsRead) {
@@ -233,7 +223,20 @@ TEST(BenchRequest, EveryMemberIsRead) {
       R"("graph":true,"group_calls":4,"load":true,"rounds":4,"first_round":9,"default_repeats":2,"order":"by_size",)"
       R"("warmup":0,"iterations":0,"target_ms":2.5,"seed":7,"check":false,"timeout_s":1})");
   EXPECT_EQ(*request.id.AsString(), "a");
-  EXPECT_EQ(request.step.collective, Collective::kReduce);
+  EXPECT_TRUE(request.step == (Step{.collective = Collective::kReduce,
+                                    .dtype = Dtype::kBfloat16,
+                                    .redop = Redop::kMax,
+                                    .root = 3,
+                                    .in_place = true,
+                                    .registered = true,
+                                    .graph = true,
+                                    .group_calls = 4,
+                                    .load = true,
+                                    .choice = {},
+                                    .iterations = 0,
+                                    .check = false,
+                                    .timeout_s = 1,
+                                    .seed = 7}));
   EXPECT_EQ(request.bytes, (std::vector<size_t>{1024, 2048}));
   ASSERT_EQ(request.choices.size(), 4U);
   EXPECT_EQ(request.choices[0], Choice());
@@ -241,22 +244,11 @@ TEST(BenchRequest, EveryMemberIsRead) {
   EXPECT_EQ(request.choices[2], (Choice{Choice::Kind::kForced, {abi::kTree, abi::kLl}, -1, 0}));
   EXPECT_EQ(request.choices[3],
             (Choice{Choice::Kind::kForced, {abi::kRing, abi::kSimple}, 8, 4096}));
-  EXPECT_EQ(request.step.dtype, Dtype::kBfloat16);
-  EXPECT_EQ(request.step.redop, Redop::kMax);
-  EXPECT_EQ(request.step.root, 3);
-  EXPECT_TRUE(request.step.in_place && request.step.registered && request.step.graph);
-  EXPECT_EQ(request.step.group_calls, 4);
-  EXPECT_TRUE(request.step.load);
   EXPECT_EQ(request.rounds, 4);
   EXPECT_EQ(request.first_round, 9);
   EXPECT_EQ(request.default_repeats, 2);
   EXPECT_TRUE(request.by_size);
-  EXPECT_EQ(request.step.warmup, 0);
-  EXPECT_EQ(request.step.iterations, 0);
   EXPECT_EQ(request.target_ms, 2.5);
-  EXPECT_EQ(request.step.seed, 7U);
-  EXPECT_FALSE(request.step.check);
-  EXPECT_EQ(request.step.timeout_s, 1);
 }
 
 TEST(BenchRequest, WritingAChoiceIsTheInverseOfParsing) {

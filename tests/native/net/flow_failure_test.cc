@@ -326,9 +326,7 @@ TEST_P(FlowDeathTest, WithoutAListenerToComeBackToThePeerIsLost) {
   ASSERT_TRUE(Exchange(link, {.sizes = {1, 1 << 20}}));
   const std::string peer = link.end().Name();
   const std::vector<std::byte> content = Content(8 << 20, 3);
-  TransferRequest* send = nullptr;
-  ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
-  ASSERT_NE(send, nullptr);
+  TransferRequest* send = link.Send(content);
   const std::vector<int> flows = SocketsTo(link.end());
   ASSERT_EQ(flows.size(), 5U);
   link.CloseReceiver();

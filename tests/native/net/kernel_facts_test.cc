@@ -333,18 +333,8 @@ TEST_F(UsableCpusTest, TheAffinityIsThatOfTheProcess) {
 TEST(NetSettings, WithoutVariablesTheyAreTheDefaultsOfTheirStruct) {
   std::vector<std::string> warnings;
   const NetSettings read = ReadNetSettings(&warnings);
-  const NetSettings defaults;
   EXPECT_TRUE(warnings.empty());
-  EXPECT_EQ(read.flows, defaults.flows);
-  EXPECT_EQ(read.threads, defaults.threads);
-  EXPECT_EQ(read.eager_bytes, defaults.eager_bytes);
-  EXPECT_EQ(read.timeout_s, defaults.timeout_s);
-  EXPECT_EQ(read.path_timeout_ms, defaults.path_timeout_ms);
-  EXPECT_EQ(read.down_timeout_s, defaults.down_timeout_s);
-  EXPECT_EQ(read.ports.first, defaults.ports.first);
-  EXPECT_EQ(read.ports.last, defaults.ports.last);
-  EXPECT_EQ(read.zero_copy, defaults.zero_copy);
-  EXPECT_EQ(read.open_files, defaults.open_files);
+  EXPECT_TRUE(read == NetSettings());
 }
 
 TEST(NetSettings, EachIsReadFromItsVariable) {
@@ -360,16 +350,15 @@ TEST(NetSettings, EachIsReadFromItsVariable) {
   std::vector<std::string> warnings;
   const NetSettings read = ReadNetSettings(&warnings);
   EXPECT_TRUE(warnings.empty());
-  EXPECT_EQ(read.flows, 12);
-  EXPECT_EQ(read.threads, 3);
-  EXPECT_EQ(read.eager_bytes, 0U);
-  EXPECT_EQ(read.devices, 3);
-  EXPECT_EQ(read.timeout_s, 30);
-  EXPECT_EQ(read.path_timeout_ms, 7000);
-  EXPECT_EQ(read.down_timeout_s, 900);
-  EXPECT_EQ(read.ports.first, 50000);
-  EXPECT_EQ(read.ports.last, 65535);
-  EXPECT_EQ(read.open_files, 0U);
+  EXPECT_TRUE(read == (NetSettings{.flows = 12,
+                                   .threads = 3,
+                                   .eager_bytes = 0,
+                                   .devices = 3,
+                                   .timeout_s = 30,
+                                   .path_timeout_ms = 7000,
+                                   .down_timeout_s = 900,
+                                   .ports = {50000, 65535},
+                                   .open_files = 0}));
 }
 
 TEST(NetSettings, EveryBadValueIsNamedAndItsDefaultTaken) {
@@ -395,14 +384,7 @@ TEST(NetSettings, EveryBadValueIsNamedAndItsDefaultTaken) {
           "NCCLTUNE_NET_NOFILE='1048577' is not 0 to 1048576; using 65536",
           "NCCLTUNE_NET_ZEROCOPY='yes' is not one of auto 0 1; using auto",
       }));
-  const NetSettings defaults;
-  EXPECT_EQ(read.flows, defaults.flows);
-  EXPECT_EQ(read.threads, defaults.threads);
-  EXPECT_EQ(read.eager_bytes, defaults.eager_bytes);
-  EXPECT_EQ(read.devices, defaults.devices);
-  EXPECT_EQ(read.timeout_s, defaults.timeout_s);
-  EXPECT_EQ(read.ports.first, 0);
-  EXPECT_EQ(read.zero_copy, ZeroCopyMode::kAuto);
+  EXPECT_TRUE(read == NetSettings());
 }
 
 TEST(NetSettings, LimitsOfAnOutageFollowTheTimeoutOfTheConnection) {

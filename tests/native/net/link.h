@@ -128,6 +128,20 @@ class Link {
     CloseListener();
   }
 
+  // Post a request that must be taken. The memory outlives it.
+  TransferRequest* Send(const std::vector<std::byte>& content) const {
+    TransferRequest* request = nullptr;
+    EXPECT_EQ(net::Send(sender, content.data(), content.size(), &request), abi::kSuccess);
+    EXPECT_NE(request, nullptr);
+    return request;
+  }
+  TransferRequest* Receive(std::vector<std::byte>* buffer) const {
+    TransferRequest* request = nullptr;
+    EXPECT_EQ(net::Receive(receiver, buffer->data(), buffer->size(), &request), abi::kSuccess);
+    EXPECT_NE(request, nullptr);
+    return request;
+  }
+
   Listener* listener = nullptr;
   Sender* sender = nullptr;
   Receiver* receiver = nullptr;

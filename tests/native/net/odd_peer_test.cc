@@ -146,8 +146,7 @@ TEST_F(OddPeerTest, TheNewestAcknowledgementIsSentWhenTheSocketHasRoom) {
   EXPECT_TRUE(Until([] { return TheKernel().blocked != 0; })) << "no acknowledgement was tried";
   // The acknowledgement of the first chunk waits when the second chunk arrives.
   std::vector<std::byte> next(10);
-  TransferRequest* request = nullptr;
-  ASSERT_EQ(Receive(link_.receiver, next.data(), next.size(), &request), abi::kSuccess);
+  TransferRequest* request = link_.Receive(&next);
   SendChunk(*bulk_, {.request = 1, .offset = 0, .total = 10, .length = 10}, content_);
   EXPECT_EQ(Finish(request).result, abi::kSuccess);
   usleep(20'000);
@@ -207,8 +206,7 @@ TEST_F(OddPeerTest, ALateCopyDoesNotTouchTheBufferOfADoneRequest) {
   // The next request uses the same flow, so the copy was read before it.
   std::vector<std::byte> next(10);
   for (Stranger* const flow : {bulk_.get(), express_.get()}) {
-    TransferRequest* request = nullptr;
-    ASSERT_EQ(Receive(link_.receiver, next.data(), next.size(), &request), abi::kSuccess);
+    TransferRequest* request = link_.Receive(&next);
     const DataHeader header = {
         .request = flow == bulk_.get() ? 1U : 2U, .offset = 0, .total = 10, .length = 10};
     SendChunk(*flow, header, content_);
@@ -267,8 +265,7 @@ TEST_F(OddPeerTest, WhatComesBeforeItsRequestDoesNotStandInTheWay) {
   SendChunk(*bulk_, Chunk(3, 6), content_);
   ExpectAllThere();
   std::vector<std::byte> buffer(50'000);
-  TransferRequest* request = nullptr;
-  ASSERT_EQ(Receive(link_.receiver, buffer.data(), buffer.size(), &request), abi::kSuccess);
+  TransferRequest* request = link_.Receive(&buffer);
   EXPECT_EQ(Finish(request).result, abi::kSuccess);
   EXPECT_EQ(buffer, second);
 }
@@ -390,8 +387,7 @@ TEST_F(ReceiverTest, WhatIsNotPostedIsKeptUpToALimit) {
   EXPECT_FALSE(stash(3, 1));
   // Posting a request frees space.
   std::vector<std::byte> kept(6'000);
-  TransferRequest* request = nullptr;
-  ASSERT_EQ(Receive(link_.receiver, kept.data(), kept.size(), &request), abi::kSuccess);
+  TransferRequest* request = link_.Receive(&kept);
   EXPECT_EQ(Finish(request).result, abi::kSuccess);
   EXPECT_EQ(kept, std::vector<std::byte>(6'000, std::byte{5}));
   EXPECT_TRUE(stash(3, 6'000));

@@ -235,9 +235,7 @@ class RelayTest : public testing::Test {
 
   TransferRequest* SendSome(size_t bytes) {
     content_ = Content(bytes, 3);
-    TransferRequest* request = nullptr;
-    EXPECT_EQ(Send(link_->sender, content_.data(), bytes, &request), abi::kSuccess);
-    EXPECT_NE(request, nullptr);
+    TransferRequest* request = link_->Send(content_);
     return request;
   }
 
@@ -358,8 +356,7 @@ TEST_F(RelayTest, WhenAllAreLostForGoodBothEndsReportIt) {
   link_->CloseListener();
   ASSERT_TRUE(Exchange(*link_, {.sizes = {1, 1 << 20}}));
   std::vector<std::byte> buffer(1000);
-  TransferRequest* receive = nullptr;
-  ASSERT_EQ(Receive(link_->receiver, buffer.data(), buffer.size(), &receive), abi::kSuccess);
+  TransferRequest* receive = link_->Receive(&buffer);
   relay_->BefallAll(Fault::kStall);
   TransferRequest* const send = SendSome(8 << 20);
   relay_->StopListening();

@@ -207,10 +207,9 @@ TEST_F(ZeroCopyTest, ARequestIsNotCompleteWhileTheKernelHoldsItsBytes) {
   Link link(With(ZeroCopyMode::kAlways));
   const std::vector<std::byte> content = Content(4 << 20, 5);
   std::vector<std::byte> buffer(content.size());
-  TransferRequest* receive = nullptr;
   TransferRequest* send = nullptr;
-  ASSERT_EQ(Receive(link.receiver, buffer.data(), buffer.size(), &receive), abi::kSuccess);
-  ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
+  TransferRequest* receive = link.Receive(&buffer);
+  send = link.Send(content);
   ASSERT_EQ(Finish(receive).result, abi::kSuccess);
   EXPECT_EQ(buffer, content);
   bool done = false;
@@ -237,8 +236,7 @@ TEST_F(ZeroCopyTest, AFailedRequestToo) {
   kernel().holds_reports = true;
   Link link(With(ZeroCopyMode::kAlways));
   const std::vector<std::byte> content = Content(4 << 20, 5);
-  TransferRequest* send = nullptr;
-  ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
+  TransferRequest* send = link.Send(content);
   ASSERT_TRUE(Until([&] { return kernel().taken != 0; }));
   link.CloseListener();
   link.CloseReceiver();
@@ -291,14 +289,10 @@ TEST_F(ZeroCopyTest, ASenderThatClosesInFlightLeavesNothingToTheKernel) {
     if (round != 0) link.Join();
     const std::vector<std::byte> content = Content(4 << 20, 7);
     std::vector<std::byte> buffer(content.size());
-    TransferRequest* receive = nullptr;
-    TransferRequest* send = nullptr;
     // With a reader and without one; without, the sockets fill up.
-    if (round % 2 == 0) {
-      ASSERT_EQ(Receive(link.receiver, buffer.data(), buffer.size(), &receive), abi::kSuccess);
-    }
+    if (round % 2 == 0) link.Receive(&buffer);
     const uint64_t before = kernel().taken;
-    ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
+    link.Send(content);
     ASSERT_TRUE(Until([&] { return kernel().taken > before; }));
     link.CloseSender();
     EXPECT_EQ(kernel().taken, kernel().reported) << "round " << round;
@@ -312,8 +306,7 @@ TEST_F(ZeroCopyTest, ACloseDoesNotWaitForEver) {
   kernel().holds_reports = true;
   Link link(With(ZeroCopyMode::kAlways));
   const std::vector<std::byte> content = Content(4 << 20, 7);
-  TransferRequest* send = nullptr;
-  ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
+  link.Send(content);
   ASSERT_TRUE(Until([&] { return kernel().taken != 0; }));
   link.CloseSender();
   EXPECT_EQ(kernel().reported, 0U);
@@ -323,16 +316,14 @@ TEST_F(ZeroCopyTest, ACloseDoesNotWaitForEver) {
 TEST_F(ZeroCopyTest, ToWaitForReportsIsNoWork) {
   Link link(With(ZeroCopyMode::kAlways));
   const std::vector<std::byte> content = Content(16 << 20, 7);
-  TransferRequest* send = nullptr;
-  ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
+  TransferRequest* send = link.Send(content);
   ASSERT_TRUE(Until([&] { return kernel().taken >= kFlows; }));
   const uint64_t looks = kernel().looks;
   usleep(200'000);
   // A few checks per flow in 20 ms. A thread that does not sleep would make hundreds of thousands.
   EXPECT_LT(kernel().looks - looks, 1000U);
   std::vector<std::byte> buffer(content.size());
-  TransferRequest* receive = nullptr;
-  ASSERT_EQ(Receive(link.receiver, buffer.data(), buffer.size(), &receive), abi::kSuccess);
+  TransferRequest* receive = link.Receive(&buffer);
   EXPECT_EQ(Finish(send).result, abi::kSuccess);
   EXPECT_EQ(Finish(receive).result, abi::kSuccess);
   EXPECT_EQ(buffer, content);

@@ -103,32 +103,6 @@ TEST(LookupTable, EmptyFindsNothing) {
   EXPECT_EQ(Built({}).Find(kMax, 1, 0, kEverything), nullptr);
 }
 
-TEST(LookupTable, RangesAreInclusive) {
-  const LookupTable table = Built({MakeRule(1, 10, 20)});
-  EXPECT_EQ(LineAt(table, 0), 0U);
-  EXPECT_EQ(LineAt(table, 9), 0U);
-  EXPECT_EQ(LineAt(table, 10), 1U);
-  EXPECT_EQ(LineAt(table, 20), 1U);
-  EXPECT_EQ(LineAt(table, 21), 0U);
-  EXPECT_EQ(LineAt(table, kMax), 0U);
-}
-
-TEST(LookupTable, EndsOfTheSizeAxis) {
-  const LookupTable table =
-      Built({MakeRule(1, 0, 0), MakeRule(2, kMax, kMax), MakeRule(3, 5, kMax)});
-  EXPECT_EQ(LineAt(table, 0), 1U);
-  EXPECT_EQ(LineAt(table, 1), 0U);
-  EXPECT_EQ(LineAt(table, 5), 3U);
-  EXPECT_EQ(LineAt(table, kMax), 2U);
-}
-
-TEST(LookupTable, TheFirstRowWinsWhereRowsOverlap) {
-  const LookupTable table = Built({MakeRule(7, 10, 20, abi::kRing), MakeRule(8, 0, 100)});
-  EXPECT_EQ(LineAt(table, 9), 8U);
-  EXPECT_EQ(LineAt(table, 15), 7U);
-  EXPECT_EQ(LineAt(table, 21), 8U);
-}
-
 TEST(LookupTable, ChunkSizesStandBesideTheirCandidates) {
   std::vector<Rule> rules = {MakeRule(1, 0, 9), MakeRule(2, 10, 19), MakeRule(3, 20, 29)};
   EXPECT_FALSE(Built(rules).has_chunks());
@@ -146,28 +120,6 @@ TEST(LookupTable, AShadowedChunkSizeIsNone) {
   std::vector<Rule> rules = {MakeRule(1, 0, 9), MakeRule(2, 0, 9)};
   rules[1].chunk_bytes = 4096;
   EXPECT_FALSE(Built(rules).has_chunks());
-}
-
-TEST(LookupTable, FallsThroughToTheNextUsableRow) {
-  const LookupTable table =
-      Built({MakeRule(1, 0, 9, abi::kNvls, abi::kSimple), MakeRule(2, 0, 9, abi::kRing)});
-  const Candidate* const found =
-      table.Find(5, 1, 0, [](int algorithm, int) { return algorithm != abi::kNvls; });
-  ASSERT_NE(found, nullptr);
-  EXPECT_EQ(found->order, 2U);
-  EXPECT_EQ(table.Find(5, 1, 0, [](int, int) { return false; }), nullptr);
-}
-
-TEST(LookupTable, ConditionsAreTestedInFileOrder) {
-  std::vector<Rule> rules = {MakeRule(1, 0, 9), MakeRule(2, 0, 9, abi::kRing), MakeRule(3, 0, 9)};
-  rules[0].pipe_ops = 4;
-  rules[1].registered = 1;
-  const LookupTable table = Built(rules);
-  EXPECT_EQ(table.Find(5, 4, 1, kEverything)->order, 1U);
-  EXPECT_EQ(table.Find(5, 1, 1, kEverything)->order, 2U);
-  EXPECT_EQ(table.Find(5, 1, 0, kEverything)->order, 3U);
-  // If the interface version does not pass registration, rows with that condition never match.
-  EXPECT_EQ(table.Find(5, 1, kAny, kEverything)->order, 3U);
 }
 
 TEST(LookupTable, AdjacentEqualSegmentsAreMerged) {
