@@ -94,12 +94,6 @@ void CountWarnings(abi::LogLevel level, unsigned long /*flags*/, const char* /*f
   if (level == abi::kLogWarn) ++warnings;
 }
 
-int CountOpen() {
-  int count = 0;
-  for (int fd = 0; fd < 1024; ++fd) count += fcntl(fd, F_GETFD) != -1 ? 1 : 0;
-  return count;
-}
-
 // A connection from listen to close. Any allocation of the plugin may fail, but none of the test's
 // own.
 class Transfer {

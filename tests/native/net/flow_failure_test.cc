@@ -6,7 +6,6 @@
 
 #include <linux/filter.h>
 #include <netinet/tcp.h>
-#include <sys/syscall.h>
 
 #include "net/link.h"
 #include "net/receiver.h"
@@ -212,40 +211,16 @@ TEST(PathWatch, AnotherSocketStartsTheTimeAnew) {
 
 // Flows of a running transfer die by a close or a reset, one after another and all at once.
 
-enum class Death { kEndBoth, kEndSending, kEndReading, kReset };
+struct Death {
+  const char* name;
+  int how;  // of shutdown; -1: a reset
+};
 
-std::string NameOf(const testing::TestParamInfo<Death>& info) {
-  switch (info.param) {
-    case Death::kEndBoth:
-      return "EndBoth";
-    case Death::kEndSending:
-      return "EndSending";
-    case Death::kEndReading:
-      return "EndReading";
-    case Death::kReset:
-      return "Reset";
-  }
-  return "";
-}
-
-void Kill(int fd, Death death) {
-  // Connecting to AF_UNSPEC resets the connection; the owner keeps the descriptor. A raw system
-  // call, because the thread sanitizer would report two threads that use one descriptor.
-  sockaddr nothing = {};
-  nothing.sa_family = AF_UNSPEC;
-  switch (death) {
-    case Death::kEndBoth:
-      shutdown(fd, SHUT_RDWR);
-      break;
-    case Death::kEndSending:
-      shutdown(fd, SHUT_WR);
-      break;
-    case Death::kEndReading:
-      shutdown(fd, SHUT_RD);
-      break;
-    case Death::kReset:
-      syscall(SYS_connect, fd, &nothing, sizeof(nothing));
-      break;
+void Kill(int fd, const Death& death) {
+  if (death.how < 0) {
+    ResetSocket(fd);
+  } else {
+    shutdown(fd, death.how);
   }
 }
 
@@ -255,9 +230,9 @@ class FlowDeathTest : public testing::TestWithParam<Death> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Deaths, FlowDeathTest,
-                         testing::Values(Death::kEndBoth, Death::kEndSending, Death::kEndReading,
-                                         Death::kReset),
-                         NameOf);
+                         testing::Values(Death{"EndBoth", SHUT_RDWR}, Death{"EndSending", SHUT_WR},
+                                         Death{"EndReading", SHUT_RD}, Death{"Reset", -1}),
+                         [](const auto& each) { return each.param.name; });
 
 NetSettings FourFlows() {
   NetSettings settings;

