@@ -124,6 +124,8 @@ struct Step {
   uint64_t seed = 0;
   int round = 0;
   int repeat = 0;
+
+  bool operator==(const Step&) const = default;
 };
 
 // The choice that NCCL executed. Members that are not known stay unset.
@@ -139,6 +141,8 @@ struct ExecutedChoice {
 struct TunerInputs {
   int pipe_ops = 1;
   std::optional<bool> registered;  // nullopt: this interface version does not pass it
+
+  bool operator==(const TunerInputs&) const = default;
 };
 
 enum class ErrorKind {
@@ -156,6 +160,8 @@ struct StepError {
   std::string text;
   int rank = -1;       // -1: not specific to one rank
   bool fatal = false;  // true: no further step can run; always true for a timeout
+
+  bool operator==(const StepError&) const = default;
 };
 
 struct RankTiming {
@@ -168,6 +174,8 @@ struct RankTiming {
   // Time of one load kernel, when it runs alone and during the calls. Set if the step has `load`.
   std::optional<double> load_alone_us = std::nullopt;
   std::optional<double> load_us = std::nullopt;
+
+  bool operator==(const RankTiming&) const = default;
 };
 
 // The result of a step in one process.
@@ -178,6 +186,8 @@ struct StepResult {
   std::optional<TunerInputs> seen;  // nullopt: unknown
   bool applied = true;              // false: NCCL did not run the forced choice
   std::optional<StepError> error;
+
+  bool operator==(const StepResult&) const = default;
 };
 
 // NCCL's cost predictions for one call.

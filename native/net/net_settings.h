@@ -12,6 +12,8 @@ namespace nccltune::net {
 struct PortRange {
   uint16_t first = 0;  // 0: the kernel chooses a free port
   uint16_t last = 0;
+
+  bool operator==(const PortRange&) const = default;
 };
 
 inline constexpr int kPathTimeoutMs = 60'000;
@@ -37,11 +39,13 @@ struct NetSettings {
   // A connection fails if no flow was up for this long and the peer's host does not answer; 0:
   // never.
   int down_timeout_s = 600;
-  PortRange ports;  // for listening sockets
+  PortRange ports = {};  // for listening sockets
   ZeroCopyMode zero_copy = ZeroCopyMode::kAuto;
   uint64_t open_files = 65'536;  // RLIMIT_NOFILE is raised to this; 0: left unchanged
   // Per connection, for data received before its request is posted. Not a variable; tests use less.
   size_t stash_bytes = 256 << 20;
+
+  bool operator==(const NetSettings&) const = default;
 };
 
 // Reads the settings. An invalid value adds a line to `warnings` and gives the default.

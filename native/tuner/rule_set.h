@@ -40,6 +40,8 @@ struct Rule {
   uint8_t algorithm = 0;   // abi::Algorithm
   uint8_t protocol = 0;    // abi::Protocol
   uint8_t channels = 0;    // 0: NCCL's choice
+
+  bool operator==(const Rule&) const = default;
 };
 
 // NCCL rounds a chunk down to a multiple of this size (ncclProtoGrainSize, 2.30). A smaller chunk

@@ -29,12 +29,8 @@ from shared_gpu import Mps  # noqa: E402, F401 -- for those that import this mod
 SHARED_MEMORY = Path("/dev/shm")
 SOURCES = REPO / "tests/native/sendrecv"
 PROGRAMS = {
-    "sendrecv_scenarios": [
-        "whole/scenario_communicators.cc",
-        "whole/scenario_program.cc",
-        "whole/scenario_rank.cc",
-    ],
-    "sendrecv_programs": ["whole/rank_program.cc", "programs.cc"],
+    "sendrecv_scenarios": ["whole/scenario_communicators.cc", "whole/scenario_program.cc"],
+    "sendrecv_programs": ["whole/rank_program.cc"],
 }
 SHIM = "whole/faults.cc"
 EXIT_SKIPPED = 5

@@ -23,6 +23,16 @@ inline std::vector<int> OpenMemory(const std::string& name) {
   return found;
 }
 
+// Runs `body` in a process of its own. Returns its exit status, or minus the signal that ended it.
+template <typename Body>
+int InChild(const Body& body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
 // Sets a variable for the lifetime of the object; null removes it.
 class ScopedVariable {
  public:

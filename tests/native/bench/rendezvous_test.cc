@@ -82,6 +82,18 @@ void ExpectAllJoin(HostThread* host, int processes, int port, const std::string&
   }
 }
 
+// A server at the port of 127.0.0.1 that is not process 0.
+Descriptor ListenOn(int port, int flags = 0) {
+  Descriptor listener(socket(AF_INET, SOCK_STREAM | flags, 0));
+  std::string error;
+  const std::vector<SocketAddress> addresses = Resolve({"127.0.0.1", port}, &error);
+  const int on = 1;
+  setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  EXPECT_EQ(bind(listener.fd(), addresses.at(0).get(), addresses[0].length), 0);
+  EXPECT_EQ(listen(listener.fd(), 10), 0);
+  return listener;
+}
+
 TEST(Rendezvous, AllProcessesJoinOverIpv4) {
   const int port = FreePort();
   HostThread host(ConfigOf(0, 8, port));
@@ -229,13 +241,7 @@ TEST(Rendezvous, AnotherProgramAtTheAddressIsDetected) {
     given_up = true;
   });
   // A server with another protocol: it sends a greeting and closes the connection.
-  const Descriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
-  std::string error;
-  const std::vector<SocketAddress> addresses = Resolve({"127.0.0.1", port}, &error);
-  const int on = 1;
-  setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  ASSERT_EQ(bind(listener.fd(), addresses[0].get(), addresses[0].length), 0);
-  ASSERT_EQ(listen(listener.fd(), 10), 0);
+  const Descriptor listener = ListenOn(port, SOCK_NONBLOCK);
   EXPECT_TRUE(Eventually([&] {
     const Descriptor connection(accept(listener.fd(), nullptr, nullptr));
     if (connection) {
@@ -255,13 +261,7 @@ TEST(Rendezvous, AnotherProgramAtTheAddressIsDetected) {
 // another event wakes the process.
 TEST(Rendezvous, BytesAfterTheReplyAreLeftForTheWire) {
   const int port = FreePort();
-  std::string error;
-  const std::vector<SocketAddress> addresses = Resolve({"127.0.0.1", port}, &error);
-  const Descriptor listener(socket(AF_INET, SOCK_STREAM, 0));
-  const int on = 1;
-  setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  ASSERT_EQ(bind(listener.fd(), addresses[0].get(), addresses[0].length), 0);
-  ASSERT_EQ(listen(listener.fd(), 10), 0);
+  const Descriptor listener = ListenOn(port);
   std::optional<Wire> wire;
   std::optional<RendezvousError> failure;
   std::thread member([&] { failure = JoinRendezvous(ConfigOf(1, 2, port), &wire); });

@@ -32,12 +32,6 @@ NetSettings EightFlows() {
   return settings;
 }
 
-int CountOpen() {
-  int count = 0;
-  for (int fd = 0; fd < 1024; ++fd) count += fcntl(fd, F_GETFD) != -1 ? 1 : 0;
-  return count;
-}
-
 void SetLimit(int limit) {
   const rlimit both = {static_cast<rlim_t>(limit), static_cast<rlim_t>(limit)};
   if (setrlimit(RLIMIT_NOFILE, &both) != 0) _exit(kBroken);

@@ -1,24 +1,97 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small transfers. In each of them another memory allocation or epoll_ctl fails. Either all data
 // arrives, or a call fails and logs a line. Nothing may crash, hang or leak.
-#include "net/fault_injection.h"
 #include "net/link.h"
+
+#include <sys/epoll.h>
+
 #include "testing.h"
 
 namespace nccltune::net {
 namespace {
+
+// Injects failures of allocations and of epoll_ctl at a chosen call. It replaces operator new, and
+// epoll_ctl through the linker's --wrap, so it needs a program of its own.
+enum class Fault { kMemory, kEpoll };
+
+struct Countdown {
+  std::atomic<int64_t> left = 0;  // calls left before the first failure; negative after it
+  std::atomic<int64_t> count = 0;
+  std::atomic<bool> failed = false;
+
+  bool Fails() {
+    if (count == 0) return false;
+    const int64_t before = --left;
+    if (before >= 0 || before < -count) return false;
+    failed = true;
+    return true;
+  }
+};
+
+constinit Countdown memory;
+constinit Countdown epoll;
+constinit thread_local bool exempt = false;
+constinit std::atomic<int64_t> live = 0;
+
+// A prefix of each block stores whether it is counted.
+constexpr size_t kPrefix = 64;
+
+void* Allocate(size_t bytes, size_t alignment) {
+  if (!exempt && memory.Fails()) throw std::bad_alloc();
+  const size_t wanted = (bytes + kPrefix + alignment - 1) / alignment * alignment;
+  auto* const block = static_cast<std::byte*>(std::aligned_alloc(alignment, wanted));
+  if (block == nullptr) throw std::bad_alloc();
+  *reinterpret_cast<bool*>(block) = !exempt;
+  if (!exempt) ++live;
+  return block + kPrefix;
+}
+
+void Free(void* memory_of_new) noexcept {
+  if (memory_of_new == nullptr) return;
+  std::byte* const block = static_cast<std::byte*>(memory_of_new) - kPrefix;
+  if (*reinterpret_cast<bool*>(block)) --live;
+  std::free(block);
+}
+
+// Makes `count` calls fail, starting with call number `first`, counted from 1 over all threads.
+void Arm(Fault fault, int64_t first, int64_t count) {
+  Countdown& countdown = fault == Fault::kMemory ? memory : epoll;
+  countdown.failed = false;
+  countdown.left = first - 1;
+  countdown.count = count;
+}
+
+// Stops injecting. Returns whether a call failed since Arm.
+bool Disarm() {
+  memory.count = 0;
+  epoll.count = 0;
+  return memory.failed.exchange(false) | epoll.failed.exchange(false);
+}
+
+// While an object exists, calls of this thread are neither counted nor failed, or (kExempt: false)
+// are counted again.
+template <bool kExempt>
+class Exemption {
+ public:
+  Exemption() : before_(std::exchange(exempt, kExempt)) {}
+  ~Exemption() { exempt = before_; }
+  Exemption(const Exemption&) = delete;
+  Exemption& operator=(const Exemption&) = delete;
+
+ private:
+  bool before_;
+};
+using Exempt = Exemption<true>;
+using NotExempt = Exemption<false>;
+
+// Number of unfreed blocks that were allocated by threads without an exemption.
+int64_t LiveBlocks() { return live; }
 
 constinit std::atomic<int> warnings = 0;
 
 void CountWarnings(abi::LogLevel level, unsigned long /*flags*/, const char* /*file*/, int /*line*/,
                    const char* /*format*/, ...) {
   if (level == abi::kLogWarn) ++warnings;
-}
-
-int CountOpen() {
-  int count = 0;
-  for (int fd = 0; fd < 1024; ++fd) count += fcntl(fd, F_GETFD) != -1 ? 1 : 0;
-  return count;
 }
 
 // A connection from listen to close. Any allocation of the plugin may fail, but none of the test's
@@ -193,3 +266,32 @@ TEST_P(FaultTest, AnyFailureIsAnErrorAndLeavesNothing) {
 
 }  // namespace
 }  // namespace nccltune::net
+
+namespace fault = nccltune::net;
+
+void* operator new(size_t bytes) { return fault::Allocate(bytes, fault::kPrefix); }
+void* operator new(size_t bytes, std::align_val_t alignment) {
+  return fault::Allocate(bytes, std::max(static_cast<size_t>(alignment), fault::kPrefix));
+}
+void operator delete(void* block) noexcept { fault::Free(block); }
+void operator delete(void* block, size_t /*bytes*/) noexcept { fault::Free(block); }
+void operator delete(void* block, std::align_val_t /*alignment*/) noexcept { fault::Free(block); }
+void operator delete(void* block, size_t /*bytes*/, std::align_val_t /*alignment*/) noexcept {
+  fault::Free(block);
+}
+
+extern "C" {
+
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): the linker's names.
+int __real_epoll_ctl(int epoll, int operation, int fd, epoll_event* event);
+
+int __wrap_epoll_ctl(int epoll, int operation, int fd, epoll_event* event) {
+  if (!fault::exempt && fault::epoll.Fails()) {
+    errno = ENOSPC;
+    return -1;
+  }
+  return __real_epoll_ctl(epoll, operation, fd, event);
+}
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
+
+}  // extern "C"

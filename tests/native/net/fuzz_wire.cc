@@ -93,6 +93,8 @@ void FuzzDecoders(std::span<const uint8_t> bytes) {
   if (const std::optional<Welcome> welcome = DecodeWelcome(welcome_bytes)) {
     if (welcome->release == kWireRelease) {
       Require(Encode(*welcome) == welcome_bytes, "a welcome has one encoding");
+      Require(welcome->status >= WelcomeStatus{1} && welcome->status <= WelcomeStatus{4},
+              "a welcome has a known status");
     }
   }
   const auto forward_bytes = Padded<kDataHeaderBytes>(bytes);
@@ -101,20 +103,29 @@ void FuzzDecoders(std::span<const uint8_t> bytes) {
     const bool bye = forward->type == FrameType::kBye;
     Require((bye ? EncodeForwardBye() : Encode(data)) == forward_bytes, "a frame has one encoding");
     Require(data.total <= kLargestRequest && data.offset <= data.total &&
-                data.length <= data.total - data.offset && data.length <= kLongestChunk,
+                data.length <= data.total - data.offset && data.length <= kLongestChunk &&
+                (bye || OnGrid(data.total, data.offset, data.length)),
             "a chunk is inside its request");
   }
   const auto reverse_bytes = Padded<kReverseFrameBytes>(bytes);
   if (const std::optional<ReverseFrame> frame = DecodeReverseFrame(reverse_bytes)) {
     Require(Encode(*frame) == reverse_bytes, "a reverse frame has one encoding");
+    Require(frame->type == FrameType::kAck || frame->type == FrameType::kWaiting ||
+                frame->type == FrameType::kBye,
+            "a reverse frame has a known type");
   }
   auto handle = Padded<kHandleBytes>(bytes);
   if (const std::optional<Invitation> invitation = ReadHandle(handle)) {
     if (invitation->release == kWireRelease) {
-      Require(!invitation->ends.empty() && invitation->ends.size() <= kMostAddressesV4,
+      const size_t most = handle[6] == std::byte{6} ? kMostAddressesV6 : kMostAddressesV4;
+      Require(!invitation->ends.empty() && invitation->ends.size() <= most,
               "an invitation has addresses");
+      Require(std::ranges::all_of(invitation->ends, [](const auto& end) { return end.port(); }),
+              "an address has a port");
       std::array<std::byte, kHandleBytes> again{};
       WriteHandle(*invitation, again);
+      Require(std::equal(handle.begin(), handle.begin() + 8, again.begin()),
+              "a handle's head has one encoding");
       const std::optional<Invitation> read = ReadHandle(again);
       Require(read && read->ends.size() == invitation->ends.size() &&
                   SameToken(read->token, invitation->token),

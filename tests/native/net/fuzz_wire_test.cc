@@ -35,12 +35,20 @@ TEST(FuzzWire, Decoders) {
   mutate(Encode(hello));
   mutate(Encode(Welcome{}));
   mutate(Encode(DataHeader{.request = 3, .offset = 8192, .total = 20'000, .length = 8192}));
+  mutate(
+      Encode(DataHeader{.request = 3, .offset = 0, .total = kLargestRequest, .length = 1 << 20}));
   mutate(EncodeForwardBye());
   mutate(Encode(ReverseFrame{FrameType::kAck, 9}));
   std::array<std::byte, kHandleBytes> handle{};
   Invitation invitation;
-  invitation.ends = {WithPort(FuzzDevice().nics.front().address, 4000)};
+  // With a port of one bit, which a mutation takes away.
+  invitation.ends = {WithPort(FuzzDevice().nics.front().address, 4096)};
   WriteHandle(invitation, handle);
+  mutate(handle);
+  // As many addresses of IPv6 as fit, and more bytes like theirs behind.
+  handle[6] = std::byte{6};
+  handle[7] = std::byte{kMostAddressesV6};
+  std::fill(handle.begin() + 24, handle.end(), std::byte{0x10});
   mutate(handle);
 }
 

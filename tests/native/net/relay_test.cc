@@ -1,19 +1,211 @@
 // SPDX-License-Identifier: Apache-2.0
 // Connections through a network that delays, closes, resets, truncates and stalls them. Either
 // every byte arrives, or an error names the peer, the device and the outstanding bytes.
-#include "net/relay.h"
+#include "common/text.h"
 #include "net/clock.h"
 #include "net/link.h"
 #include "net/receiver.h"
 #include "net/sender.h"
+#include "net/socket.h"
 #include "testing.h"
 
 namespace nccltune::net {
 namespace {
 
+void Reset(Descriptor& socket) {
+  const linger at_once = {.l_onoff = 1, .l_linger = 0};
+  setsockopt(socket.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  socket.Close();
+}
+
+// Like the buffer of a switch: further data stays with the sender.
+constexpr size_t kMostWaiting = 1 << 20;
+
+// A relay between the two ends of a connection that simulates a network: it delays, drops and
+// truncates data.
+class Relay {
+ public:
+  enum class Fault {
+    kEnd,       // closes both directions, after delivering the data in flight
+    kReset,     // resets both directions immediately
+    kTruncate,  // delivers half of the next forward data, then closes
+    kStall,     // stops reading silently
+  };
+
+  // Each connection to the relay is forwarded to `to`.
+  explicit Relay(const SocketEndpoint& to) : to_(to) {
+    SocketResult opened = ListenOn(Loopback().nics.front(), {});
+    EXPECT_EQ(opened.error, 0) << ErrorWords(opened.error);
+    listening_ = std::move(opened.socket);
+    end_ = LocalEnd(listening_.fd());
+    thread_ = std::thread([this] { Run(); });
+  }
+  ~Relay() {
+    stop_ = true;
+    thread_.join();
+  }
+  Relay(const Relay&) = delete;
+  Relay& operator=(const Relay&) = delete;
+
+  const SocketEndpoint& end() const { return end_; }
+  // Delays every byte, in both directions.
+  void SetDelay(int64_t ns) { delay_ns_ = ns; }
+  // Returns the number of open connections.
+  size_t size() const { return size_; }
+  // Applies a fault to a connection, counted from the oldest open one. Returns false if there are
+  // fewer.
+  bool Befall(size_t connection, Fault fault) {
+    const std::scoped_lock lock(mutex_);
+    for (Pair& pair : pairs_) {
+      if (pair.over || pair.stalled || connection-- != 0) continue;
+      Befall(pair, fault);
+      return true;
+    }
+    return false;
+  }
+  void BefallAll(Fault fault) {
+    const std::scoped_lock lock(mutex_);
+    for (Pair& pair : pairs_) {
+      if (!pair.over) Befall(pair, fault);
+    }
+  }
+  // Refuses connections from now on.
+  void StopListening() {
+    const std::scoped_lock lock(mutex_);
+    listening_.Close();
+  }
+
+ private:
+  struct Piece {
+    int64_t due_ns = 0;
+    std::vector<std::byte> bytes;
+  };
+  // One direction of a connection.
+  struct Direction {
+    std::deque<Piece> pieces;
+    size_t waiting = 0;  // bytes in them
+    bool ended = false;  // the end was read
+    bool shut = false;   // the end was passed on
+  };
+  struct Pair {
+    Descriptor near;
+    Descriptor far;
+    Direction forward;
+    Direction backward;
+    bool truncates = false;
+    bool stalled = false;
+    bool over = false;
+  };
+
+  void Run() {
+    while (!stop_) Turn();
+  }
+  void Turn() {
+    std::vector<pollfd> watched;
+    {
+      const std::scoped_lock lock(mutex_);
+      AcceptAll();
+      for (Pair& pair : pairs_) {
+        if (pair.over || pair.stalled) continue;
+        Pass(pair, pair.near, pair.far, pair.forward);
+        if (!pair.over) Pass(pair, pair.far, pair.near, pair.backward);
+        if (pair.over) continue;
+        const auto events = [](const Direction& in, const Direction& out) {
+          const bool reads = !in.ended && in.waiting < kMostWaiting;
+          return static_cast<short>((reads ? POLLIN : 0) | (out.waiting != 0 ? POLLOUT : 0));
+        };
+        watched.push_back({pair.near.fd(), events(pair.forward, pair.backward), 0});
+        watched.push_back({pair.far.fd(), events(pair.backward, pair.forward), 0});
+      }
+      std::erase_if(pairs_, [](const Pair& pair) { return pair.over; });
+      size_ = pairs_.size();
+      if (listening_) watched.push_back({listening_.fd(), POLLIN, 0});
+    }
+    // Delayed data keeps its socket ready all the time, so check once per millisecond.
+    if (delay_ns_ != 0) watched.clear();
+    poll(watched.data(), watched.size(), 1);
+  }
+  void AcceptAll() {
+    while (listening_) {
+      SocketResult near = AcceptOne(listening_.fd(), -1);
+      if (!near.socket) return;
+      SocketResult far = StartConnecting(Loopback().nics.front(), to_, -1);
+      pollfd watched = {far.socket.fd(), POLLOUT, 0};
+      // Over loopback, connect completes or fails immediately.
+      if (!far.socket || poll(&watched, 1, 1000) != 1) continue;
+      if (ConnectResult(far.socket.fd()) != 0) continue;
+      Pair& pair = pairs_.emplace_back();
+      pair.near = std::move(near.socket);
+      pair.far = std::move(far.socket);
+    }
+  }
+  void Pass(Pair& pair, Descriptor& from, Descriptor& to, Direction& way) {
+    const bool forward = &way == &pair.forward;
+    while (!way.ended && way.waiting < kMostWaiting) {
+      std::array<std::byte, 1 << 16> bytes;
+      iovec part = {bytes.data(), bytes.size()};
+      const IoResult moved = ReadSome(from.fd(), {&part, 1});
+      if (moved.would_block()) break;
+      if (moved.error != 0) return Befall(pair, Fault::kReset);
+      size_t kept = moved.bytes;
+      if (kept == 0) way.ended = true;
+      if (forward && pair.truncates && kept != 0) {
+        kept /= 2;
+        way.ended = pair.backward.ended = true;
+      }
+      if (kept == 0) break;
+      way.waiting += kept;
+      const auto end = bytes.begin() + static_cast<ptrdiff_t>(kept);
+      way.pieces.push_back({NowNs() + delay_ns_, {bytes.begin(), end}});
+    }
+    while (!way.pieces.empty() && way.pieces.front().due_ns <= NowNs()) {
+      std::vector<std::byte>& bytes = way.pieces.front().bytes;
+      iovec part = {bytes.data(), bytes.size()};
+      const IoResult moved = WriteSome(to.fd(), {&part, 1});
+      if (moved.would_block()) return;
+      if (moved.error != 0) return Befall(pair, Fault::kReset);
+      way.waiting -= moved.bytes;
+      bytes.erase(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(moved.bytes));
+      if (bytes.empty()) way.pieces.pop_front();
+    }
+    if (!way.ended || !way.pieces.empty() || way.shut) return;
+    shutdown(to.fd(), SHUT_WR);
+    way.shut = true;
+    pair.over = pair.forward.shut && pair.backward.shut;
+  }
+  static void Befall(Pair& pair, Fault fault) {
+    switch (fault) {
+      case Fault::kEnd:
+        pair.forward.ended = pair.backward.ended = true;
+        break;
+      case Fault::kReset:
+        Reset(pair.near);
+        Reset(pair.far);
+        pair.over = true;
+        break;
+      case Fault::kTruncate:
+        pair.truncates = true;
+        break;
+      case Fault::kStall:
+        pair.stalled = true;
+        break;
+    }
+  }
+
+  SocketEndpoint to_;
+  SocketEndpoint end_;
+  std::atomic<int64_t> delay_ns_ = 0;
+  std::atomic<size_t> size_ = 0;
+  std::atomic<bool> stop_ = false;
+  std::mutex mutex_;
+  Descriptor listening_;
+  std::list<Pair> pairs_;
+  std::thread thread_;
+};
+
 using Fault = Relay::Fault;
 
-NetSettings FourFlows(int timeout_s = 600) {
+NetSettings WithFourFlows(int timeout_s = 600) {
   NetSettings settings;
   settings.flows = 4;
   settings.timeout_s = timeout_s;
@@ -43,9 +235,7 @@ class RelayTest : public testing::Test {
 
   TransferRequest* SendSome(size_t bytes) {
     content_ = Content(bytes, 3);
-    TransferRequest* request = nullptr;
-    EXPECT_EQ(Send(link_->sender, content_.data(), bytes, &request), abi::kSuccess);
-    EXPECT_NE(request, nullptr);
+    TransferRequest* request = link_->Send(content_);
     return request;
   }
 
@@ -56,23 +246,23 @@ class RelayTest : public testing::Test {
 
 class RelayFaultTest : public RelayTest, public testing::WithParamInterface<Fault> {};
 
-std::string NameOf(const testing::TestParamInfo<Fault>& info) {
+std::string FaultName(const testing::TestParamInfo<Fault>& info) {
   if (info.param == Fault::kEnd) return "End";
   return info.param == Fault::kReset ? "Reset" : "Truncate";
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, RelayFaultTest,
-                         testing::Values(Fault::kEnd, Fault::kReset, Fault::kTruncate), NameOf);
+                         testing::Values(Fault::kEnd, Fault::kReset, Fault::kTruncate), FaultName);
 
 TEST_F(RelayTest, ALongWay) {
-  Connect(FourFlows());
+  Connect(WithFourFlows());
   relay_->SetDelay(2 * kNsPerMs);
   EXPECT_TRUE(Exchange(*link_, Mixed(80)));
   EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
 }
 
 TEST_P(RelayFaultTest, BefallsOneFlowAfterAnother) {
-  Connect(FourFlows());
+  Connect(WithFourFlows());
   link_->CloseListener();
   Plan plan = Mixed(120);
   size_t befallen = 0;
@@ -85,7 +275,7 @@ TEST_P(RelayFaultTest, BefallsOneFlowAfterAnother) {
 }
 
 TEST_P(RelayFaultTest, BefallsAllFlowsAtOnceFarAway) {
-  Connect(FourFlows());
+  Connect(WithFourFlows());
   link_->CloseListener();
   relay_->SetDelay(kNsPerMs);
   Plan plan = Mixed(80);
@@ -98,7 +288,7 @@ TEST_P(RelayFaultTest, BefallsAllFlowsAtOnceFarAway) {
 
 // Other flows resend the data of a stalled flow, and it gets no more.
 TEST_F(RelayTest, ABulkFlowThatStalls) {
-  Connect(FourFlows());
+  Connect(WithFourFlows());
   link_->CloseListener();
   Plan plan = Mixed(120);
   plan.between = [&](size_t received) {
@@ -110,7 +300,7 @@ TEST_F(RelayTest, ABulkFlowThatStalls) {
 }
 
 TEST_F(RelayTest, WhatSeveralStalledFlowsHoldIsSentByOthers) {
-  Connect(FourFlows());
+  Connect(WithFourFlows());
   link_->CloseListener();
   Plan plan = Mixed(240);
   plan.between = [&](size_t received) {
@@ -122,7 +312,7 @@ TEST_F(RelayTest, WhatSeveralStalledFlowsHoldIsSentByOthers) {
 }
 
 TEST_F(RelayTest, SmallMessagesGoOnWithoutTheExpressFlow) {
-  Connect(FourFlows());
+  Connect(WithFourFlows());
   link_->CloseListener();
   Plan plan = {.sizes = std::vector<size_t>(400, 900)};
   plan.between = [&](size_t received) {
@@ -135,7 +325,7 @@ TEST_F(RelayTest, SmallMessagesGoOnWithoutTheExpressFlow) {
 }
 
 TEST_F(RelayTest, WhenAllStallTheSenderReportsIt) {
-  Connect(FourFlows(1));
+  Connect(WithFourFlows(1));
   ASSERT_TRUE(Exchange(*link_, {.sizes = {1, 1 << 20}}));
   relay_->BefallAll(Fault::kStall);
   TransferRequest* const send = SendSome(32 << 20);
@@ -147,7 +337,7 @@ TEST_F(RelayTest, WhenAllStallTheSenderReportsIt) {
 
 // Small messages are copied, so their requests complete before they are delivered.
 TEST_F(RelayTest, WhenAllStallTheSenderOfSmallMessagesReportsIt) {
-  Connect(FourFlows(1));
+  Connect(WithFourFlows(1));
   ASSERT_TRUE(Exchange(*link_, {.sizes = {1, 1 << 20}}));
   relay_->BefallAll(Fault::kStall);
   const std::vector<std::byte> content = Content(1 << 10, 3);
@@ -162,12 +352,11 @@ TEST_F(RelayTest, WhenAllStallTheSenderOfSmallMessagesReportsIt) {
 }
 
 TEST_F(RelayTest, WhenAllAreLostForGoodBothEndsReportIt) {
-  Connect(FourFlows());
+  Connect(WithFourFlows());
   link_->CloseListener();
   ASSERT_TRUE(Exchange(*link_, {.sizes = {1, 1 << 20}}));
   std::vector<std::byte> buffer(1000);
-  TransferRequest* receive = nullptr;
-  ASSERT_EQ(Receive(link_->receiver, buffer.data(), buffer.size(), &receive), abi::kSuccess);
+  TransferRequest* receive = link_->Receive(&buffer);
   relay_->BefallAll(Fault::kStall);
   TransferRequest* const send = SendSome(8 << 20);
   relay_->StopListening();

@@ -191,6 +191,12 @@ class VersionTest : public ::testing::Test {
     EXPECT_EQ(TheStandIn().calls, 0);
   }
 
+  // The same of a call that is refused as an invalid argument.
+  static void ExpectRefused(abi::Result result, const std::string& text) {
+    EXPECT_EQ(result, abi::kInvalidArgument) << text;
+    ExpectOneWarning(text);
+  }
+
   StandIn& below() { return TheStandIn(); }
 
   void* context_ = nullptr;

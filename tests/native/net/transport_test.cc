@@ -90,11 +90,8 @@ TEST_F(TransportTest, ThirtyTwoAreOutstandingAtEachEndAndNoMore) {
     std::vector<std::vector<std::byte>> buffers(kMostRequests, std::vector<std::byte>(bytes));
     std::vector<TransferRequest*> requests;
     for (std::vector<std::byte>& buffer : buffers) {
-      ASSERT_EQ(Receive(link.receiver, buffer.data(), bytes, &requests.emplace_back()),
-                abi::kSuccess);
-      ASSERT_NE(requests.back(), nullptr);
-      ASSERT_EQ(Send(link.sender, content.data(), bytes, &requests.emplace_back()), abi::kSuccess);
-      ASSERT_NE(requests.back(), nullptr);
+      requests.push_back(link.Receive(&buffer));
+      requests.push_back(link.Send(content));
     }
     TransferRequest* more = nullptr;
     ASSERT_EQ(Receive(link.receiver, buffers[0].data(), bytes, &more), abi::kSuccess);
@@ -118,40 +115,25 @@ TEST_F(TransportTest, MessagesWaitForTheReceivesThatComeLater) {
   std::vector<TransferRequest*> sends;
   for (size_t i = 0; i < kMostRequests; ++i) {
     contents.push_back(Content(i % 2 == 0 ? 1000 : 300'000, i));
-    ASSERT_EQ(Send(link.sender, contents[i].data(), contents[i].size(), &sends.emplace_back()),
-              abi::kSuccess);
-    ASSERT_NE(sends.back(), nullptr);
+    sends.push_back(link.Send(contents[i]));
   }
   for (const std::vector<std::byte>& content : contents) {
     std::vector<std::byte> buffer(content.size());
-    TransferRequest* request = nullptr;
-    ASSERT_EQ(Receive(link.receiver, buffer.data(), buffer.size(), &request), abi::kSuccess);
+    TransferRequest* request = link.Receive(&buffer);
     ASSERT_EQ(Finish(request).result, abi::kSuccess);
     EXPECT_EQ(buffer, content);
   }
   for (TransferRequest* const request : sends) EXPECT_EQ(Finish(request).result, abi::kSuccess);
 }
 
-TEST_F(TransportTest, OneFlowAndTwoThreadsAreEnough) {
-  NetSettings settings;
-  settings.flows = 1;
-  settings.threads = 2;
-  Link link(settings);
-  EXPECT_TRUE(Exchange(link, {.sizes = {0, 1, 40'000, 2 << 20, 5, 1 << 20, 70'000}, .slack = 3}));
-}
-
-TEST_F(TransportTest, WithoutCopiesOfSmallMessages) {
-  NetSettings settings;
-  settings.eager_bytes = 0;
-  Link link(settings);
-  EXPECT_TRUE(Exchange(link, {.sizes = {0, 1, 5, 0, 1000, 40'000, 0, 300'000}}));
-}
-
-TEST_F(TransportTest, ManyFlows) {
-  NetSettings settings;
-  settings.flows = 64;
-  Link link(settings);
-  EXPECT_TRUE(Exchange(link, {.sizes = {8 << 20, 1, 3 << 20, 0}}));
+// With few flows and threads, without copies of small messages, and with many flows.
+TEST_F(TransportTest, SettingsOfAllSizes) {
+  const std::pair<NetSettings, Plan> cases[] = {
+      {{.flows = 1, .threads = 2},
+       {.sizes = {0, 1, 40'000, 2 << 20, 5, 1 << 20, 70'000}, .slack = 3}},
+      {{.eager_bytes = 0}, {.sizes = {0, 1, 5, 0, 1000, 40'000, 0, 300'000}}},
+      {{.flows = 64}, {.sizes = {8 << 20, 1, 3 << 20, 0}}}};
+  for (const auto& [settings, plan] : cases) EXPECT_TRUE(Exchange(Link(settings), plan));
 }
 
 TEST_F(TransportTest, SeveralConnectionsThroughOneListener) {
@@ -196,8 +178,7 @@ TEST_F(TransportTest, AMessageLargerThanItsReceiveIsInvalidUsage) {
     std::vector<std::byte> buffer(bytes, std::byte{9});
     TransferRequest* receive = nullptr;
     ASSERT_EQ(Receive(link.receiver, buffer.data(), bytes - 1, &receive), abi::kSuccess);
-    TransferRequest* send = nullptr;
-    ASSERT_EQ(Send(link.sender, content.data(), bytes, &send), abi::kSuccess);
+    link.Send(content);
     EXPECT_EQ(Finish(receive).result, abi::kInvalidUsage);
     EXPECT_EQ(buffer, std::vector<std::byte>(bytes, std::byte{9})) << "nothing is written";
     EXPECT_TRUE(HasLine(TakeLines(), {"WARN", "a message of " + std::to_string(bytes),
@@ -216,9 +197,8 @@ TEST_F(TransportTest, CloseWithRequestsInFlight) {
     const std::vector<std::byte> content = Content(4 << 20, 1);
     std::vector<std::vector<std::byte>> buffers(8, std::vector<std::byte>(content.size()));
     for (std::vector<std::byte>& buffer : buffers) {
-      TransferRequest* request = nullptr;
-      ASSERT_EQ(Receive(link.receiver, buffer.data(), buffer.size(), &request), abi::kSuccess);
-      ASSERT_EQ(Send(link.sender, content.data(), content.size(), &request), abi::kSuccess);
+      link.Receive(&buffer);
+      link.Send(content);
     }
     if (sender_first) link.CloseSender();
     link.CloseReceiver();
@@ -235,8 +215,7 @@ TEST_F(TransportTest, AnOutstandingReceiveFailsWhenThePeerHasClosed) {
   Link link;
   ASSERT_TRUE(Exchange(link, {.sizes = {10, 100'000}}));
   std::vector<std::byte> buffer(1 << 20);
-  TransferRequest* receive = nullptr;
-  ASSERT_EQ(Receive(link.receiver, buffer.data(), buffer.size(), &receive), abi::kSuccess);
+  TransferRequest* receive = link.Receive(&buffer);
   link.CloseSender();
   EXPECT_EQ(Finish(receive).result, abi::kRemoteError);
   EXPECT_EQ(Finish(receive).result, abi::kRemoteError) << "it is final";
@@ -399,9 +378,7 @@ TEST_F(TransportTest, AConnectionThatHasEndedIsNotTakenForANewOne) {
   Link link;
   ASSERT_TRUE(Exchange(link, {.sizes = {10, 100'000}}));
   const std::vector<std::byte> content = Content(8 << 20, 1);
-  TransferRequest* send = nullptr;
-  ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
-  ASSERT_NE(send, nullptr);
+  TransferRequest* send = link.Send(content);
   link.CloseReceiver();
   abi::Result result = abi::kSuccess;
   EXPECT_TRUE(Until([&] {
@@ -419,7 +396,7 @@ TEST_F(TransportTest, WhatWasCompleteIsStillDeliveredAfterClose) {
   const std::vector<std::byte> content = Content(10'000, 1);
   TransferRequest* send = nullptr;
   for (int i = 0; i < 10; ++i) {
-    ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
+    send = link.Send(content);
     ASSERT_EQ(Finish(send).result, abi::kSuccess);
   }
   // The small messages take the express flow, whose socket is the oldest.

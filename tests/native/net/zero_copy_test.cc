@@ -2,8 +2,7 @@
 // Zero-copy sends over complete connections. Over loopback the kernel copies when a packet reaches
 // the receiver; until then it reads the application's memory, as for a NIC. So the stand-in only
 // hides or delays the kernel's report of the copy.
-#include <sys/syscall.h>
-
+#include "net/zero_copy.h"
 #include "net/clock.h"
 #include "net/kernel_stand_in.h"
 #include "net/link.h"
@@ -11,7 +10,6 @@
 #include "net/socket.h"
 #include "net/stats_page.h"
 #include "net/transport.h"
-#include "net/zero_copy.h"
 #include "testing.h"
 
 namespace nccltune::net {
@@ -122,12 +120,6 @@ class Reuser {
   bool failed_ = false;
 };
 
-void Reset(int fd) {
-  sockaddr nothing = {};
-  nothing.sa_family = AF_UNSPEC;
-  syscall(SYS_connect, fd, &nothing, sizeof(nothing));
-}
-
 TEST_F(ZeroCopyTest, OverALoopbackEachFlowTriesOnceAndDropsIt) {
   Link link(With(ZeroCopyMode::kAuto));
   ASSERT_TRUE(Exchange(link, Large(24)));
@@ -155,7 +147,7 @@ TEST_F(ZeroCopyTest, AFlowThatComesBackDoesNotTryAgain) {
   ASSERT_TRUE(Until([&] {
     return link.sender->counters().zero_copy_drops == kFlows || !Exchange(link, Large(12));
   }));
-  for (const int fd : SocketsTo(link.end())) Reset(fd);
+  for (const int fd : SocketsTo(link.end())) ResetSocket(fd);
   ASSERT_TRUE(Exchange(link, Large(16, 2)));
   ASSERT_TRUE(Until([&] { return SocketsTo(link.end()).size() == kFlows + 1; }));
   ASSERT_TRUE(Exchange(link, Large(16, 3)));
@@ -207,10 +199,9 @@ TEST_F(ZeroCopyTest, ARequestIsNotCompleteWhileTheKernelHoldsItsBytes) {
   Link link(With(ZeroCopyMode::kAlways));
   const std::vector<std::byte> content = Content(4 << 20, 5);
   std::vector<std::byte> buffer(content.size());
-  TransferRequest* receive = nullptr;
   TransferRequest* send = nullptr;
-  ASSERT_EQ(Receive(link.receiver, buffer.data(), buffer.size(), &receive), abi::kSuccess);
-  ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
+  TransferRequest* receive = link.Receive(&buffer);
+  send = link.Send(content);
   ASSERT_EQ(Finish(receive).result, abi::kSuccess);
   EXPECT_EQ(buffer, content);
   bool done = false;
@@ -237,8 +228,7 @@ TEST_F(ZeroCopyTest, AFailedRequestToo) {
   kernel().holds_reports = true;
   Link link(With(ZeroCopyMode::kAlways));
   const std::vector<std::byte> content = Content(4 << 20, 5);
-  TransferRequest* send = nullptr;
-  ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
+  TransferRequest* send = link.Send(content);
   ASSERT_TRUE(Until([&] { return kernel().taken != 0; }));
   link.CloseListener();
   link.CloseReceiver();
@@ -273,7 +263,7 @@ TEST_F(ZeroCopyTest, FlowsDieWithSendsOutstandingAndNoBufferIsReadAfterItsEnd) {
     if (killed % 3 == 0) {
       shutdown(fd, SHUT_RDWR);
     } else {
-      Reset(fd);
+      ResetSocket(fd);
     }
   };
   EXPECT_TRUE(Reuser(link).Run(120, 2, kill));
@@ -291,14 +281,10 @@ TEST_F(ZeroCopyTest, ASenderThatClosesInFlightLeavesNothingToTheKernel) {
     if (round != 0) link.Join();
     const std::vector<std::byte> content = Content(4 << 20, 7);
     std::vector<std::byte> buffer(content.size());
-    TransferRequest* receive = nullptr;
-    TransferRequest* send = nullptr;
     // With a reader and without one; without, the sockets fill up.
-    if (round % 2 == 0) {
-      ASSERT_EQ(Receive(link.receiver, buffer.data(), buffer.size(), &receive), abi::kSuccess);
-    }
+    if (round % 2 == 0) link.Receive(&buffer);
     const uint64_t before = kernel().taken;
-    ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
+    link.Send(content);
     ASSERT_TRUE(Until([&] { return kernel().taken > before; }));
     link.CloseSender();
     EXPECT_EQ(kernel().taken, kernel().reported) << "round " << round;
@@ -312,8 +298,7 @@ TEST_F(ZeroCopyTest, ACloseDoesNotWaitForEver) {
   kernel().holds_reports = true;
   Link link(With(ZeroCopyMode::kAlways));
   const std::vector<std::byte> content = Content(4 << 20, 7);
-  TransferRequest* send = nullptr;
-  ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
+  link.Send(content);
   ASSERT_TRUE(Until([&] { return kernel().taken != 0; }));
   link.CloseSender();
   EXPECT_EQ(kernel().reported, 0U);
@@ -323,16 +308,14 @@ TEST_F(ZeroCopyTest, ACloseDoesNotWaitForEver) {
 TEST_F(ZeroCopyTest, ToWaitForReportsIsNoWork) {
   Link link(With(ZeroCopyMode::kAlways));
   const std::vector<std::byte> content = Content(16 << 20, 7);
-  TransferRequest* send = nullptr;
-  ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
+  TransferRequest* send = link.Send(content);
   ASSERT_TRUE(Until([&] { return kernel().taken >= kFlows; }));
   const uint64_t looks = kernel().looks;
   usleep(200'000);
   // A few checks per flow in 20 ms. A thread that does not sleep would make hundreds of thousands.
   EXPECT_LT(kernel().looks - looks, 1000U);
   std::vector<std::byte> buffer(content.size());
-  TransferRequest* receive = nullptr;
-  ASSERT_EQ(Receive(link.receiver, buffer.data(), buffer.size(), &receive), abi::kSuccess);
+  TransferRequest* receive = link.Receive(&buffer);
   EXPECT_EQ(Finish(send).result, abi::kSuccess);
   EXPECT_EQ(Finish(receive).result, abi::kSuccess);
   EXPECT_EQ(buffer, content);

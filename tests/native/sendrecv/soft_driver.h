@@ -20,12 +20,25 @@ struct SoftOptions {
   unsigned delay_bits = 9;
 };
 
+// How often threads poll flags: a thread of the test may write one without notifying the machine.
+inline constexpr std::chrono::milliseconds kLook(1);
+
+// Handles are numbers that are never reused, so that using an old one is detected.
+inline uint64_t NumberOf(const void* handle) { return reinterpret_cast<uintptr_t>(handle); }
+
 class SoftMachine {
  public:
   explicit SoftMachine(const SoftOptions& options)
       : engine_(options.one_connection, options.delay_bits) {}
   // Pending operations never run.
-  ~SoftMachine();
+  ~SoftMachine() {
+    {
+      const Lock lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
   SoftMachine(const SoftMachine&) = delete;
   SoftMachine& operator=(const SoftMachine&) = delete;
 
@@ -33,31 +46,79 @@ class SoftMachine {
   SoftDriver& Open();
 
   // Makes one step of a random operation that can run. Returns false if none can.
-  bool Step(Random& random);
+  bool Step(Random& random) {
+    Lock lock(mutex_);
+    return StepLocked(lock, random);
+  }
   // Makes steps until none is possible. Returns whether everything has run.
-  bool Run(Random& random);
+  bool Run(Random& random) {
+    Lock lock(mutex_);
+    while (StepLocked(lock, random)) {
+    }
+    return engine_.Idle();
+  }
 
   // Starts threads that make the steps from now on.
-  void Start(int threads, uint64_t seed);
+  void Start(int threads, uint64_t seed) {
+    for (int i = 0; i < threads; ++i) {
+      threads_.emplace_back([this, seed, i] { Serve(seed + static_cast<uint64_t>(i) + 1); });
+    }
+  }
   // Waits until the threads have run everything, and returns true; or returns false when nothing
   // more can run. No other thread may enqueue work or write a flag any more.
-  bool Finish();
+  bool Finish() {
+    Lock lock(mutex_);
+    while (!engine_.Idle() && engine_.Moves()) changed_.wait_for(lock, kLook);
+    return engine_.Idle();
+  }
 
   // Returns what each stream with pending work waits for, if no operation can run.
-  std::vector<std::string> Stuck();
+  std::vector<std::string> Stuck() {
+    const Lock lock(mutex_);
+    return engine_.Blocked();
+  }
 
   // Returns descriptions of all operations that CUDA does not allow.
-  std::vector<std::string> Errors();
+  std::vector<std::string> Errors() {
+    const Lock lock(mutex_);
+    return engine_.errors();
+  }
 
   // Sets a name for a stream, for use in texts.
-  void Name(Stream stream, std::string name);
+  void Name(Stream stream, std::string name) {
+    const Lock lock(mutex_);
+    engine_.Name(NumberOf(stream), std::move(name));
+  }
 
  private:
   friend class SoftDriver;
   using Lock = std::unique_lock<std::mutex>;
 
-  bool StepLocked(Lock& lock, Random& random);
-  void Serve(uint64_t seed);
+  bool StepLocked(Lock& lock, Random& random) {
+    SoftEngine::Body body;
+    if (!engine_.Step(random, body)) return false;
+    if (body.run) {
+      lock.unlock();
+      body.run();
+      lock.lock();
+    }
+    if (body.stream != 0) engine_.Finish(body);
+    changed_.notify_all();
+    return true;
+  }
+  void Serve(uint64_t seed) {
+    Random random(seed);
+    Lock lock(mutex_);
+    while (!stop_) {
+      if (!StepLocked(lock, random)) {
+        changed_.wait_for(lock, kLook);
+        continue;
+      }
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+    }
+  }
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -67,25 +128,114 @@ class SoftMachine {
   std::vector<std::thread> threads_;
 };
 
+inline void* HandleOf(uint64_t number) { return reinterpret_cast<void*>(number); }
+
 // One GPU as its process sees it. Operations are refused, with an error, in another driver's
 // stream.
 class SoftDriver final : public Driver {
  public:
-  Stream NewStream() override;
+  Stream NewStream() override {
+    const SoftMachine::Lock lock(machine_.mutex_);
+    return HandleOf(machine_.engine_.NewStream(gpu_));
+  }
   void DeleteStream(Stream /*stream*/) override {}
-  Event NewEvent() override;
+  Event NewEvent() override {
+    const SoftMachine::Lock lock(machine_.mutex_);
+    return events_.emplace(HandleOf(events_.size() + 1), nullptr).first->first;
+  }
   void DeleteEvent(Event /*event*/) override {}
-  bool Record(Event event, Stream stream) override;
-  bool WaitEvent(Stream stream, Event event) override;
-  bool Copy(Stream stream, DeviceAddress to, DeviceAddress from, size_t bytes) override;
-  bool WriteValue(Stream stream, Flag& flag, uint32_t value) override;
-  bool WaitValue(Stream stream, Flag& flag, uint32_t value) override;
+  bool Record(Event event, Stream stream) override {
+    Pause();
+    const SoftMachine::Lock lock(machine_.mutex_);
+    auto mark = std::make_shared<Mark>(Mark{.stream = NumberOf(stream)});
+    events_.at(event) = mark;
+    return EnqueueLocked(stream, "Record", work::Record{std::move(mark)});
+  }
+  bool WaitEvent(Stream stream, Event event) override {
+    Pause();
+    const SoftMachine::Lock lock(machine_.mutex_);
+    // An event that was never recorded counts as complete, as in CUDA.
+    const std::shared_ptr<const Mark>& mark = events_.at(event);
+    return mark == nullptr || EnqueueLocked(stream, "WaitEvent", work::WaitEvent{mark});
+  }
+  bool Copy(Stream stream, DeviceAddress to, DeviceAddress from, size_t bytes) override {
+    return Enqueue(stream, "Copy", work::Copy{.to = to, .from = from, .bytes = bytes});
+  }
+  bool WriteValue(Stream stream, Flag& flag, uint32_t value) override {
+    return Enqueue(stream, "WriteValue", work::WriteValue{.flag = &flag, .value = value});
+  }
+  bool WaitValue(Stream stream, Flag& flag, uint32_t value) override {
+    return Enqueue(stream, "WaitValue", work::WaitValue{.flag = &flag, .value = value});
+  }
   bool Capturing(Stream /*stream*/) override { return false; }
   GroupStarts& starts() override { return starts_; }
   // The limits of the kernels are in steps. A kernel never expires.
-  bool LaunchGate(Stream stream, const GateKernel& gate) override;
-  bool LaunchExchange(Stream stream, const ExchangeKernel& exchange) override;
-  bool IsComplete(Stream stream) override;
+  bool LaunchGate(Stream stream, const GateKernel& gate) override {
+    struct State {
+      uint64_t reached = 0;  // the step at which the group had started
+      uint64_t held_up = 0;  // since when it holds up a later group
+    };
+    const auto state = std::make_shared<State>();
+    const auto gives_way = [this, gate, state] {
+      const uint64_t held_up =
+          state->held_up == 0 ? work::kNever : state->held_up + gate.limits.held_up_ns;
+      return std::min(held_up, state->reached + gate.limits.alone_ns);
+    };
+    work::Kernel kernel;
+    kernel.until = [this, gate, state, gives_way] {
+      const uint64_t now = machine_.engine_.now();
+      if (!Reached(gate.begun->load(), gate.begun_value)) return false;
+      if (state->reached == 0) state->reached = now;
+      if (Reached(gate.ready->load(), gate.value)) return true;
+      if (state->held_up == 0 && started_ > gate.start) state->held_up = now;
+      if (now < gives_way()) return false;
+      if (state->held_up != 0 && now >= state->held_up + gate.limits.held_up_ns) {
+        gate.held_up->store(1);
+      }
+      gate.late->store(gate.value);
+      return true;
+    };
+    kernel.wake = [state, gives_way] { return state->reached == 0 ? work::kNever : gives_way(); };
+    return Enqueue(stream, "LaunchGate", std::move(kernel));
+  }
+  bool LaunchExchange(Stream stream, const ExchangeKernel& exchange) override {
+    const auto left = std::make_shared<ExchangeKernel>(exchange);
+    const auto reached = [](const ExchangeKernel::Value& value) {
+      return value.flag == nullptr || Reached(value.flag->load(), value.value);
+    };
+    const auto done = [this](ExchangeKernel::Pull& pull) {
+      if (pull.copied == nullptr) return true;
+      if (!Reached(pull.copied->load(), pull.value)) return false;
+      if (pull.late->load() == pull.value) {
+        const uint32_t ready = pull.ready->load();
+        if (!Reached(ready, pull.value)) return false;
+        if (ready - pull.value < kReleased) CopyByKernel(pull);
+      }
+      pull.done->store(pull.value);
+      pull = {};
+      return true;
+    };
+    work::Kernel kernel;
+    kernel.start = [this, left] {
+      started_ = std::max(started_, left->start);
+      for (uint32_t i = 0; i < left->raise_count; ++i) {
+        left->raises[i].flag->store(left->raises[i].value);
+      }
+    };
+    kernel.until = [left, reached, done] {
+      bool all = true;
+      for (uint32_t i = 0; i < left->pull_count; ++i) all &= done(left->pulls[i]);
+      for (uint32_t i = 0; i < left->wait_count; ++i) all &= reached(left->waits[i]);
+      if (all && left->collected_count != 0) left->collected.flag->store(left->collected.value);
+      return all;
+    };
+    return Enqueue(stream, "LaunchExchange", std::move(kernel));
+  }
+  bool IsComplete(Stream stream) override {
+    Pause();
+    const SoftMachine::Lock lock(machine_.mutex_);
+    return machine_.engine_.Idle(NumberOf(stream));
+  }
   bool HasDefaultPriority(Stream stream) override { return !other_priority_.contains(stream); }
   // Sets another priority for the stream. It changes nothing else.
   void SetOtherPriority(Stream stream) { other_priority_.insert(stream); }
@@ -100,27 +250,78 @@ class SoftDriver final : public Driver {
   // `until` the kernel begins and then waits until that returns true, as NCCL's kernels wait for
   // each other. Any thread may call `until` at any time; it must not call the driver or the
   // machine.
-  bool Kernel(Stream stream, std::function<void()> body, std::function<bool()> until = nullptr);
+  bool Kernel(Stream stream, std::function<void()> body, std::function<bool()> until = nullptr) {
+    const SoftMachine::Lock lock(machine_.mutex_);
+    return EnqueueLocked(stream, "Kernel",
+                         work::Kernel{.body = std::move(body), .until = std::move(until)});
+  }
 
-  DeviceAddress Allocate(size_t bytes);
+  DeviceAddress Allocate(size_t bytes) {
+    const SoftMachine::Lock lock(machine_.mutex_);
+    return machine_.engine_.memory().Allocate(gpu_, bytes);
+  }
   // Maps memory of another GPU into this process, like IPC, and returns its address here.
-  DeviceAddress Import(DeviceAddress address);
+  DeviceAddress Import(DeviceAddress address) {
+    const SoftMachine::Lock lock(machine_.mutex_);
+    return machine_.engine_.memory().Import(gpu_, address);
+  }
 
   // Reads at once, as a kernel or the test. Returns false, with an error, if this process cannot
   // reach all of the memory.
-  bool Read(DeviceAddress from, void* to, size_t bytes);
-  bool Write(DeviceAddress to, const void* from, size_t bytes);
+  bool Read(DeviceAddress from, void* to, size_t bytes) {
+    const SoftMachine::Lock lock(machine_.mutex_);
+    const uint8_t* const found = Find(from, bytes, "Read");
+    if (found == nullptr) return false;
+    if (bytes > 0) std::memcpy(to, found, bytes);
+    return true;
+  }
+  bool Write(DeviceAddress to, const void* from, size_t bytes) {
+    const SoftMachine::Lock lock(machine_.mutex_);
+    uint8_t* const found = Find(to, bytes, "Write");
+    if (found == nullptr) return false;
+    if (bytes > 0) std::memcpy(found, from, bytes);
+    return true;
+  }
 
  private:
   friend class SoftMachine;
   SoftDriver(SoftMachine& machine, size_t gpu) : machine_(machine), gpu_(gpu) {}
 
-  bool Enqueue(Stream stream, const char* call, Work work);
-  bool CopyByKernel(const ExchangeKernel::Pull& pull);
+  bool Enqueue(Stream stream, const char* call, Work work) {
+    Pause();
+    const SoftMachine::Lock lock(machine_.mutex_);
+    return EnqueueLocked(stream, call, std::move(work));
+  }
+  bool CopyByKernel(const ExchangeKernel::Pull& pull) {
+    uint8_t* const to = Find(pull.to, pull.bytes, "LaunchExchange");
+    const uint8_t* const from = Find(pull.from, pull.bytes, "LaunchExchange");
+    if (to == nullptr || from == nullptr) return false;
+    std::memcpy(to, from, pull.bytes);
+    return true;
+  }
   // The caller holds the lock.
-  bool EnqueueLocked(Stream stream, const char* call, Work work);
-  void Error(const std::string& text);
-  uint8_t* Find(DeviceAddress address, size_t bytes, const char* call);
+  bool EnqueueLocked(Stream stream, const char* call, Work work) {
+    if (!machine_.engine_.HasStream(gpu_, NumberOf(stream))) {
+      Error(std::string(call) + ": stream " + std::to_string(NumberOf(stream)) +
+            " is none of this driver's");
+      return false;
+    }
+    machine_.engine_.Enqueue(NumberOf(stream), std::move(work));
+    machine_.changed_.notify_all();
+    return true;
+  }
+  void Error(const std::string& text) {
+    machine_.engine_.errors().push_back("GPU " + std::to_string(gpu_) + ": " + text);
+  }
+  uint8_t* Find(DeviceAddress address, size_t bytes, const char* call) {
+    std::string why;
+    uint8_t* const found = machine_.engine_.memory().Find(gpu_, address, bytes, why);
+    if (found == nullptr) {
+      Error(std::string(call) + ": " + std::to_string(bytes) + " bytes at " + Hex(address) + ": " +
+            why);
+    }
+    return found;
+  }
 
   SoftMachine& machine_;
   const size_t gpu_;
@@ -130,6 +331,13 @@ class SoftDriver final : public Driver {
   GroupStarts starts_;
   uint64_t started_ = 0;  // largest number of a group that has started
 };
+
+inline SoftDriver& SoftMachine::Open() {
+  const Lock lock(mutex_);
+  // make_unique cannot call the private constructor.
+  drivers_.push_back(std::unique_ptr<SoftDriver>(new SoftDriver(*this, engine_.NewGpu())));
+  return *drivers_.back();
+}
 
 }  // namespace nccltune::sendrecv
 

@@ -13,19 +13,18 @@ TEST(TunerConfig, ReadsEveryColumn) {
   ASSERT_EQ(config.rules.size(), 1U);
   EXPECT_EQ(config.bad_lines, 0U);
   EXPECT_TRUE(config.problems.empty());
-  const Rule& rule = config.rules.front();
-  EXPECT_EQ(rule.collective, abi::kReduceScatter);
-  EXPECT_EQ(rule.min_bytes, 1024U);
-  EXPECT_EQ(rule.max_bytes, 2048U);
-  EXPECT_EQ(rule.algorithm, abi::kNvlsTree);
-  EXPECT_EQ(rule.protocol, abi::kLl128);
-  EXPECT_EQ(rule.channels, 8);
-  EXPECT_EQ(rule.nodes, 4);
-  EXPECT_EQ(rule.ranks, 32);
-  EXPECT_EQ(rule.pipe_ops, 2);
-  EXPECT_EQ(rule.registered, 1);
-  EXPECT_EQ(rule.chunk_bytes, 65536U);
-  EXPECT_EQ(rule.line, 1U);
+  EXPECT_TRUE(config.rules.front() == (Rule{.min_bytes = 1024,
+                                            .max_bytes = 2048,
+                                            .line = 1,
+                                            .nodes = 4,
+                                            .ranks = 32,
+                                            .pipe_ops = 2,
+                                            .chunk_bytes = 65536,
+                                            .registered = 1,
+                                            .collective = abi::kReduceScatter,
+                                            .algorithm = abi::kNvlsTree,
+                                            .protocol = abi::kLl128,
+                                            .channels = 8}));
 }
 
 TEST(TunerConfig, ChunkSizes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The result of init for an environment and a file, and its log lines. The test program exports
-// ncclGetVersion itself (support.cc), like a program that is linked with NCCL.
+// ncclGetVersion itself (support.h), like a program that is linked with NCCL.
 #include "tuner/startup.h"
 #include "abi/tuner.h"
 #include "common/content_hash.h"

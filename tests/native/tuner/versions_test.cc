@@ -90,13 +90,6 @@ TEST_P(VersionsTest, WithoutChannelsInTheRuleTheNumberFromNcclStays) {
   EXPECT_EQ(tuner.Ask(AllReduce(2049), {}, {.channels = 5}).channels, 5) << "without a rule";
 }
 
-TEST_P(VersionsTest, CollnetChannelsAreNotPassedOn) {
-  const RuledTuner tuner(version(), "allreduce,0,2048,collnet_chain,simple,12,-1,-1\n");
-  const Answer answer = tuner.Ask(AllReduce(2048));
-  EXPECT_EQ(Chosen(answer, version()), (Pair{abi::kCollnetChain, abi::kSimple}));
-  EXPECT_EQ(answer.channels, 0);
-}
-
 TEST_P(VersionsTest, ModelConstantsAreLeftAlone) {
   const RuledTuner tuner(version(), "allreduce,0,2048,ring,ll,12,-1,-1\n");
   tuner.Ask(AllReduce(1));

@@ -30,32 +30,29 @@ ProcessToken TokenOfChild(const Fork& make) {
   return token;
 }
 
-TEST(Identity, IsOneForAProcessAndItsThreads) {
-  const ProcessToken token = ThisProcess();
-  EXPECT_NE(token, ProcessToken{});
-  std::vector<ProcessToken> seen(8);
+// The tokens that threads see which ask at once.
+std::vector<ProcessToken> OfThreads(size_t count) {
+  std::vector<ProcessToken> seen(count);
   std::vector<std::thread> threads;
   for (ProcessToken& each : seen) threads.emplace_back([&each] { each = ThisProcess(); });
   for (std::thread& each : threads) each.join();
-  for (const ProcessToken& each : seen) EXPECT_EQ(each, token);
+  return seen;
+}
+
+TEST(Identity, IsOneForAProcessAndItsThreads) {
+  const ProcessToken token = ThisProcess();
+  EXPECT_NE(token, ProcessToken{});
+  for (const ProcessToken& each : OfThreads(8)) EXPECT_EQ(each, token);
 }
 
 // All threads must get the same token, although none was drawn before.
 TEST(Identity, IsOneAlsoWhereThreadsAskAtOnce) {
   for (int i = 0; i < 20; ++i) {
-    const pid_t child = fork();
-    if (child == 0) {
-      std::vector<ProcessToken> seen(4);
-      std::vector<std::thread> threads;
-      for (ProcessToken& each : seen) threads.emplace_back([&each] { each = ThisProcess(); });
-      for (std::thread& each : threads) each.join();
-      bool same = true;
-      for (const ProcessToken& each : seen) same = same && each == ThisProcess();
-      _exit(same ? 0 : 1);
-    }
-    int status = -1;
-    waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
+    EXPECT_EQ(InChild([] {
+                const std::vector<ProcessToken> seen = OfThreads(4);
+                return std::ranges::count(seen, ThisProcess()) == 4 ? 0 : 1;
+              }),
+              0);
   }
 }
 

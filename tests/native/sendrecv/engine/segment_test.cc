@@ -9,16 +9,6 @@ namespace {
 
 std::string Key(const char* name) { return std::string(name) + " " + std::to_string(getpid()); }
 
-// Runs `body` in a process of its own. Returns its exit status, or minus the signal that ended it.
-template <typename Body>
-int InChild(const Body& body) {
-  const pid_t child = fork();
-  if (child == 0) _exit(body());
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-}
-
 TEST(Segment, IsOneForAProcess) {
   std::string why;
   const auto one = Segment::Open(Key("one"), &why);

@@ -141,10 +141,7 @@ CUresult EnqueueFill(CUdeviceptr to, std::vector<uint8_t> pattern, size_t bytes,
     const std::vector<uint8_t> half = pattern;
     pattern.insert(pattern.end(), half.begin(), half.end());
   }
-  Machine& all = Machine::Get();
-  const std::scoped_lock lock(all.mutex);
-  const std::shared_ptr<SoftStream> stream = all.Find(handle);
-  if (stream == nullptr) return kInvalidHandle;
+  SOFT_STREAM(handle);
   Context& context = stream->context();
   if (const CUresult error = context.error) return error;
   all.Enqueue(*stream, {.after = {}, .ready = nullptr, .run = [=, &context] {

@@ -178,10 +178,7 @@ void RunExchange(Context& context, const ExchangeKernel& exchange) {
 
 CUresult cuStreamIsCapturing(CUstream handle, int* status) {
   SOFT_ENTER();
-  Machine& all = Machine::Get();
-  const std::scoped_lock lock(all.mutex);
-  const std::shared_ptr<SoftStream> stream = all.Find(handle);
-  if (stream == nullptr) return kInvalidHandle;
+  SOFT_STREAM(handle);
   *status = stream->graph == nullptr ? kCaptureNone
             : stream->graph->invalid ? kCaptureInvalidated
                                      : kCaptureActive;
@@ -198,10 +195,7 @@ CUresult cuThreadExchangeStreamCaptureMode(int* mode) {
 CUresult cuStreamBeginCapture_v2(CUstream handle, int mode) {
   SOFT_ENTER();
   if (mode < kCaptureGlobal || mode > kCaptureRelaxed) return kInvalidValue;
-  Machine& all = Machine::Get();
-  const std::scoped_lock lock(all.mutex);
-  const std::shared_ptr<SoftStream> stream = all.Find(handle);
-  if (stream == nullptr) return kInvalidHandle;
+  SOFT_STREAM(handle);
   if (stream->graph != nullptr) return kInvalidValue;
   if (stream == stream->context().legacy) return kStreamCaptureUnsupported;
   stream->graph = std::make_shared<Graph>();
@@ -218,10 +212,7 @@ CUresult cuStreamBeginCapture_v2(CUstream handle, int mode) {
 CUresult cuStreamEndCapture(CUstream handle, CUgraph* out) {
   SOFT_ENTER();
   *out = nullptr;
-  Machine& all = Machine::Get();
-  const std::scoped_lock lock(all.mutex);
-  const std::shared_ptr<SoftStream> stream = all.Find(handle);
-  if (stream == nullptr) return kInvalidHandle;
+  SOFT_STREAM(handle);
   const std::shared_ptr<Graph> graph = stream->graph;
   if (graph == nullptr) return kInvalidValue;
   if (stream->lane != 0) {
@@ -321,10 +312,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
                         unsigned /*shared_bytes*/, CUstream handle, void** parameters,
                         void** /*extra*/) {
   SOFT_ENTER();
-  Machine& all = Machine::Get();
-  std::unique_lock lock(all.mutex);
-  const std::shared_ptr<SoftStream> stream = all.Find(handle);
-  if (stream == nullptr) return kInvalidHandle;
+  SOFT_STREAM(handle);
   Context& context = stream->context();
   if (const CUresult error = context.error) return error;
   const bool one_warp = grid_x == 1 && grid_y == 1 && grid_z == 1 && block_y == 1 && block_z == 1 &&

@@ -221,10 +221,7 @@ CUresult EnterContext(const char* function) {
 }
 
 CUresult EnqueueIn(CUstream handle, Operation operation) {
-  Machine& all = Machine::Get();
-  const std::scoped_lock lock(all.mutex);
-  const std::shared_ptr<SoftStream> stream = all.Find(handle);
-  if (stream == nullptr) return kInvalidHandle;
+  SOFT_STREAM(handle);
   if (const CUresult error = stream->context().error) return error;
   all.Enqueue(*stream, std::move(operation));
   return kCudaSuccess;

@@ -231,6 +231,12 @@ CUresult SynchronizeContext(Context& context);
   if (const CUresult entered = Enter(__func__); entered != kCudaSuccess) return entered
 #define SOFT_ENTER_CONTEXT() \
   if (const CUresult entered = EnterContext(__func__); entered != kCudaSuccess) return entered
+// The machine, locked, and the stream of the handle.
+#define SOFT_STREAM(handle)                                    \
+  Machine& all = Machine::Get();                               \
+  std::unique_lock lock(all.mutex);                            \
+  const std::shared_ptr<SoftStream> stream = all.Find(handle); \
+  if (stream == nullptr) return kInvalidHandle
 
 }  // namespace nccltune::soft
 

@@ -101,10 +101,7 @@ CUresult cuStreamSynchronize(CUstream handle) {
 
 CUresult cuStreamQuery(CUstream handle) {
   SOFT_ENTER();
-  Machine& all = Machine::Get();
-  const std::scoped_lock lock(all.mutex);
-  const std::shared_ptr<SoftStream> stream = all.Find(handle);
-  if (stream == nullptr) return kInvalidHandle;
+  SOFT_STREAM(handle);
   if (Invalidates(*stream)) return kStreamCaptureUnsupported;
   if (const CUresult error = stream->context().error) return error;
   return stream->Last().Done() ? kCudaSuccess : kNotReady;
@@ -112,10 +109,7 @@ CUresult cuStreamQuery(CUstream handle) {
 
 CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
   SOFT_ENTER();
-  Machine& all = Machine::Get();
-  const std::scoped_lock lock(all.mutex);
-  const std::shared_ptr<SoftStream> stream = all.Find(handle);
-  if (stream == nullptr) return kInvalidHandle;
+  SOFT_STREAM(handle);
   // On an H200 with driver 580 a stream of a green context has a handle of its own. Everything else
   // works as with streams of the primary context, also with that one current and with its events.
   *context =

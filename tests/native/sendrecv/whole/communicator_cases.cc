@@ -6,8 +6,6 @@
 namespace nccltune::sendrecv {
 namespace {
 
-using namespace soft;  // NOLINT(google-build-using-namespace): CUDA's and NCCL's names
-
 // Exchanges messages and checks that copy engines carried some of them.
 void ExchangeSome(const Member& own) {
   const uint64_t before = NativeSends();

@@ -6,8 +6,6 @@
 namespace nccltune::sendrecv {
 namespace {
 
-using namespace soft;  // NOLINT(google-build-using-namespace): CUDA's and NCCL's names
-
 // Run in many environments. The bytes must be right; the number of sends that NCCL got is printed.
 TEST(Exchange, Rounds) {
   Ranks two(2);

@@ -6,8 +6,6 @@
 namespace nccltune::sendrecv {
 namespace {
 
-using namespace soft;  // NOLINT(google-build-using-namespace): CUDA's and NCCL's names
-
 using Clock = std::chrono::steady_clock;
 
 double SecondsSince(Clock::time_point began) {

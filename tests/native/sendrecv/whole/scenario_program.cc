@@ -22,8 +22,6 @@
 namespace nccltune::sendrecv {
 namespace {
 
-using namespace soft;  // NOLINT(google-build-using-namespace): CUDA's and NCCL's names
-
 // Limits the size of files, like `ulimit -f`. Writes beyond it fail. The signal is ignored, as in
 // programs that handle the error.
 void LimitFiles(uint64_t bytes) {

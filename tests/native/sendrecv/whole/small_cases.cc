@@ -6,8 +6,6 @@
 namespace nccltune::sendrecv {
 namespace {
 
-using namespace soft;  // NOLINT(google-build-using-namespace): CUDA's and NCCL's names
-
 constexpr size_t kSmall = 4000;
 
 CUdeviceptr Word() {

@@ -8,8 +8,6 @@
 namespace nccltune::sendrecv {
 namespace {
 
-using namespace soft;  // NOLINT(google-build-using-namespace): CUDA's and NCCL's names
-
 constexpr size_t kSmallBytes = 4000;
 constexpr size_t kLargeBytes = size_t{40} << 10;
 constexpr size_t kMemory = size_t{4} << 20;

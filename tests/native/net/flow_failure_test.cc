@@ -2,10 +2,11 @@
 // A dead network compared with a busy application. Both leave data undelivered; only the first must
 // end flows. A socket filter that drops every packet makes a flow's network dead: neither kernel
 // receives anything.
+#include "net/clock.h"
+
 #include <linux/filter.h>
 #include <netinet/tcp.h>
 
-#include "net/clock.h"
 #include "net/link.h"
 #include "net/receiver.h"
 #include "net/sender.h"
@@ -206,6 +207,107 @@ TEST(PathWatch, AnotherSocketStartsTheTimeAnew) {
   EXPECT_EQ(watch.NextNs(), INT64_MAX);
   watch.Wrote();
   EXPECT_FALSE(watch.IsDead(kLimitNs, Facts(1, 0, kLimitNs)));
+}
+
+// Flows of a running transfer die by a close or a reset, one after another and all at once.
+
+struct Death {
+  const char* name;
+  int how;  // of shutdown; -1: a reset
+};
+
+void Kill(int fd, const Death& death) {
+  if (death.how < 0) {
+    ResetSocket(fd);
+  } else {
+    shutdown(fd, death.how);
+  }
+}
+
+class FlowDeathTest : public testing::TestWithParam<Death> {
+ protected:
+  FlowDeathTest() { TakeLines(); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Deaths, FlowDeathTest,
+                         testing::Values(Death{"EndBoth", SHUT_RDWR}, Death{"EndSending", SHUT_WR},
+                                         Death{"EndReading", SHUT_RD}, Death{"Reset", -1}),
+                         [](const auto& each) { return each.param.name; });
+
+NetSettings FourFlows() {
+  NetSettings settings;
+  settings.flows = 4;
+  return settings;
+}
+
+Plan Mixed() {
+  Plan plan = {.sizes = {}, .slack = 16};
+  for (size_t i = 0; i < 300; ++i) plan.sizes.push_back(i % 4 == 0 ? 300 + i : 1000 * i);
+  return plan;
+}
+
+TEST_P(FlowDeathTest, OneAfterAnotherAndEveryByteArrives) {
+  Link link(FourFlows());
+  link.CloseListener();
+  Plan plan = Mixed();
+  size_t killed = 0;
+  plan.between = [&](size_t received) {
+    if (received % 20 != 0) return;
+    const std::vector<int> flows = SocketsTo(link.end());
+    if (flows.empty()) return;
+    Kill(flows[killed % flows.size()], GetParam());
+    ++killed;
+  };
+  EXPECT_TRUE(Exchange(link, plan));
+  EXPECT_GE(killed, 5U);
+  EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
+}
+
+TEST_P(FlowDeathTest, AllAtOnceAndTheyComeBack) {
+  Link link(FourFlows());
+  link.CloseListener();
+  Plan plan = Mixed();
+  size_t killed = 0;
+  plan.between = [&](size_t received) {
+    if (received % 100 != 50) return;
+    for (const int fd : SocketsTo(link.end())) {
+      Kill(fd, GetParam());
+      ++killed;
+    }
+  };
+  EXPECT_TRUE(Exchange(link, plan));
+  EXPECT_GE(killed, 8U);
+  EXPECT_TRUE(Until([&] { return SocketsTo(link.end()).size() == 5; }));
+  EXPECT_TRUE(Exchange(link, {.sizes = {1, 1 << 20}, .seed = 2}));
+  EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
+}
+
+TEST_P(FlowDeathTest, AConnectionWithOneFlowLivesOn) {
+  NetSettings settings;
+  settings.flows = 1;
+  settings.threads = 2;
+  Link link(settings);
+  Plan plan = Mixed();
+  plan.between = [&](size_t received) {
+    if (received % 50 != 0) return;
+    for (const int fd : SocketsTo(link.end())) Kill(fd, GetParam());
+  };
+  EXPECT_TRUE(Exchange(link, plan));
+}
+
+TEST_P(FlowDeathTest, WithoutAListenerToComeBackToThePeerIsLost) {
+  Link link(FourFlows());
+  link.CloseListener();
+  ASSERT_TRUE(Exchange(link, {.sizes = {1, 1 << 20}}));
+  const std::string peer = link.end().Name();
+  const std::vector<std::byte> content = Content(8 << 20, 3);
+  TransferRequest* send = link.Send(content);
+  const std::vector<int> flows = SocketsTo(link.end());
+  ASSERT_EQ(flows.size(), 5U);
+  link.CloseReceiver();
+  for (const int fd : flows) Kill(fd, GetParam());
+  EXPECT_EQ(Finish(send).result, abi::kRemoteError);
+  EXPECT_TRUE(HasLine(TakeLines(), {"WARN", "sending to " + peer, "on lo", "outstanding"}));
 }
 
 }  // namespace
