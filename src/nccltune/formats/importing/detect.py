@@ -32,8 +32,8 @@ _RCCL_KEYS = frozenset({"name", "size", "time", "busBw", "inPlace"})
 _MATRIX_HEADER = re.compile(r"[^\w]*GPU0\s+(?:GPU1|NIC0|mlx|CPU)")
 _SAMPLE_KEYS = frozenset({"collective", "bytes", "choice", "time_us", "study"})
 _RULE = re.compile(
-    rf"\s*(?:{'|'.join(item.value for item in TUNED)})\s*,\s*\d+\s*,\s*\d+\s*,"
-    rf"\s*(?:{'|'.join(ALGORITHMS)})\s*,\s*(?:{'|'.join(PROTOCOLS)})\s*,"
+    rf"\s*(?:{'|'.join(item.value for item in TUNED)})\s*([,;|\t])\s*\d+\s*\1\s*\d+\s*\1"
+    rf"\s*(?:{'|'.join(ALGORITHMS)})\s*\1\s*(?:{'|'.join(PROTOCOLS)})\s*\1"
 )
 _NCCL_TESTS = re.compile(
     r"# (?:nThread \d|[nr]ccl-tests version|Collective test starting|Out of bounds values|Avg bus)"
