@@ -12,10 +12,9 @@ import pytest
 from nccltune.launch.follow import Follower
 from nccltune.launch.job import Job, KubernetesOptions
 from nccltune.launch.kubernetes import log
-from nccltune.launch.kubernetes.collect import collect
 from nccltune.launch.kubernetes.kubectl import Kubectl, KubectlResult
 from nccltune.launch.kubernetes.log import PodLog
-from nccltune.launch.kubernetes.run import ClusterJob
+from nccltune.launch.kubernetes.run import ClusterJob, collect
 from nccltune.launch.kubernetes.seen import KINDS, JobSnapshot, pods_of, snapshot_of
 from nccltune.launch.state import RunEnd, RunState
 from nccltune.model.errors import LaunchError
