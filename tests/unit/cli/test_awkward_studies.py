@@ -183,10 +183,7 @@ _NEEDED = {
     "sendrecv sweep": ["-o", "{out}", "--gpus", "2"],
 }
 """Words that a verb needs beside the one that is tried."""
-_PROBED = (
-    *("auto", "sweep", "verify", "ab", "launch run"),
-    "sendrecv sweep",
-)
+_PROBED = (*("auto", "sweep", "verify", "ab", "launch run"), "sendrecv sweep")
 """Verbs that run programs: only options that are read before anything starts are tried."""
 _SAFE = {"replay", "study", "weights", "studies", "topology"}
 

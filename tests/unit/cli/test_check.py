@@ -234,10 +234,7 @@ def test_the_model_names_choices_that_another_release_makes(study: Path, cli: Cl
 
 def test_a_dry_run_lists_rules_by_what_they_carry(study: Path, cli: Cli) -> None:
     found = cli("check", study, "--dry-run", "--json").document
-    assert [item["rule"]["collective"] for item in found["rules"]] == [
-        "allgather",
-        "reducescatter",
-    ]
+    assert [item["rule"]["collective"] for item in found["rules"]] == ["allgather", "reducescatter"]
     out = cli("check", study, "--dry-run", "--budget", 20).out
     assert "ring/ll128  1.17x, 95 % CI 1.17-1.18" in out
     assert "for at most 20 s" in out

@@ -357,10 +357,7 @@ def test_collectives_a_tuner_is_never_asked_about_get_no_rule() -> None:
 
 def test_conditions_without_a_common_choice_get_no_rule_and_no_made_up_time() -> None:
     group = tuned(
-        [
-            *measure(SIZES, {"default": 100.0}),
-            *measure(SIZES, {"tree/ll": 50.0}, in_place=True),
-        ]
+        [*measure(SIZES, {"default": 100.0}), *measure(SIZES, {"tree/ll": 50.0}, in_place=True)]
     )
     assert group.rules == []
     assert [item.tuned_us for item in group.decisions] == pytest.approx([100.0] * len(SIZES))

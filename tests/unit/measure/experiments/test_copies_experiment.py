@@ -313,12 +313,7 @@ def test_variables_of_compared_settings_are_errors() -> None:
 K, M = 1 << 10, 1 << 20
 DEFAULT = 2 * M
 FLOOR = math.log1p(0.02)
-LETTERS = {
-    "f": Effect.FASTER,
-    "=": Effect.SAME,
-    "s": Effect.SLOWER,
-    "?": Effect.UNCLEAR,
-}
+LETTERS = {"f": Effect.FASTER, "=": Effect.SAME, "s": Effect.SLOWER, "?": Effect.UNCLEAR}
 NOT_SLOWER = (Effect.FASTER, Effect.SAME)
 
 

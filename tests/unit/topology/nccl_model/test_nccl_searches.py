@@ -15,12 +15,7 @@ from nccltune.topology.hardware.build import link_graph
 from nccltune.topology.hardware.links import LinkGraph, NodeKind
 from nccltune.topology.nccl_model.paths import paths
 from nccltune.topology.nccl_model.routes import NodeRoutes, node_routes
-from nccltune.topology.nccl_model.search import (
-    SearchResult,
-    search,
-    search_collnet,
-    search_nvls,
-)
+from nccltune.topology.nccl_model.search import SearchResult, search, search_collnet, search_nvls
 from nccltune.topology.nccl_model.settings import parse_version, path_settings
 from tests.unit.topology.samples import FOLDER
 
@@ -70,10 +65,7 @@ def test_rings_and_trees_are_those_of_nccls_code(nccl: str, file: str):
         version = version_of(nccl)
         node = node_routes(topology(file), settings.path, version=version)
         searched = search(
-            node,
-            nodes=2 if case["several"] else 1,
-            cross_nic=settings.cross_nic,
-            version=version,
+            node, nodes=2 if case["several"] else 1, cross_nic=settings.cross_nic, version=version
         )
         channels = min(len(case["ring"][1]), len(case["tree"][1]))
         for found, recorded in ((searched.ring, case["ring"]), (searched.tree, case["tree"])):
