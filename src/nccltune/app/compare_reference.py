@@ -30,7 +30,12 @@ from nccltune.model.scale import Scale
 from nccltune.model.topology import Topology
 from nccltune.reference.alike import SystemShown, gpu_class, rule_text
 from nccltune.reference.causes import LARGE_BYTES, causes, limiting_settings, network_causes
-from nccltune.reference.curves import ReferenceCurve, add_curves, published_curves, read_curves
+from nccltune.reference.curves import (
+    ReferenceCurve,
+    add_curves,
+    published_curves,
+    read_curves,
+)
 from nccltune.reference.nodes import is_whole_board, usual_node
 from nccltune.reference.placement import Placement, Verdict, exceeds, latency_size, place
 from nccltune.study.files import Study
@@ -284,14 +289,20 @@ def _placed_test(
     elif gpu and gpu_class(gpu) != gpu_class(shown):
         doubts.insert(0, f"the GPU stated, {gpu}, is not used: the log shows {shown}")
     system = SystemShown(
-        gpu=shown, nodes=nodes, gpus=ranks, nic_gbps_per_gpu=per_gpu, limited=bool(limiting)
+        gpu=shown,
+        nodes=nodes,
+        gpus=ranks,
+        nic_gbps_per_gpu=per_gpu,
+        limited=bool(limiting),
     )
     placement, limits, model, assumed = None, [], None, None
     if ranks is not None:
         doubts += _shapes(item, ranks)
         placement = place(system, test.collective, item.times_us, curves)
         size, busbw = placement.bandwidth.bytes, placement.bandwidth.busbw_gb_per_s
-        found = [_nic_limit(nics, system, test.collective, size, busbw)]
+        found = [
+            _nic_limit(nics, system, test.collective, size, busbw),
+        ]
         platform = _platform(facts)
         if topology is None and not stand_in:
             topology = _usual_node(system, nics, facts)
@@ -324,7 +335,11 @@ def _placed_test(
         assumed_node=assumed if model or any(x.name == "ceiling" for x in limits) else None,
         model=model,
         causes=causes(
-            facts, nodes=nodes, gpus=ranks or 0, largest=max(item.times_us), label=item.label
+            facts,
+            nodes=nodes,
+            gpus=ranks or 0,
+            largest=max(item.times_us),
+            label=item.label,
         ),
         wrong=item.run.left_out.get("wrong results", 0),
         doubts=doubts,

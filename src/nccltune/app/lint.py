@@ -38,7 +38,12 @@ from nccltune.launch_lint.options import (
 )
 from nccltune.launch_lint.read import starts_something
 from nccltune.launch_lint.source import FoundCommand
-from nccltune.launch_lint.stated import checked_alone, judge_boxes, judge_stated, stated_settings
+from nccltune.launch_lint.stated import (
+    checked_alone,
+    judge_boxes,
+    judge_stated,
+    stated_settings,
+)
 from nccltune.launch_lint.tasks import task_of
 from nccltune.launch_lint.words import quoted
 from nccltune.model.errors import InputError
@@ -47,7 +52,13 @@ from nccltune.model.sizes import parse_bytes
 from nccltune.study import names
 from nccltune.topology.files.load import read_file
 from nccltune.topology.lint.check import LintResult, lint_files
-from nccltune.tune.lint import LintIssue, NumberedRule, file_issue, foreign_separator, lint_rules
+from nccltune.tune.lint import (
+    LintIssue,
+    NumberedRule,
+    file_issue,
+    foreign_separator,
+    lint_rules,
+)
 
 _ROW = re.compile(r"\s*\"?[\w-]+\"?\s*,\s*\"?\d[^,]*(?:,[^,]*){3,}")
 """Matches a row of a tuner configuration: a word, a number and at least three more cells."""
@@ -334,7 +345,10 @@ def _lint_launch(
         checks = check_all(found, flavors)
     if is_output:
         findings += output.judge_output(rest)
-    elif given := [*compose.settings_of(services, site), *(stated := stated_settings(plain))]:
+    elif given := [
+        *compose.settings_of(services, site),
+        *(stated := stated_settings(plain)),
+    ]:
         known = {
             (one.finding.id, one.finding.message) for check in checks for one in check.findings
         }

@@ -74,7 +74,12 @@ def mark_rules(study: Study, proof: Proof) -> Proof:
         new = with_rows(new)
     if new == text:
         return proof
-    _write_both(study, text, new, lambda tuning: with_proof(tuning, proof))
+    _write_both(
+        study,
+        text,
+        new,
+        lambda tuning: with_proof(tuning, proof),
+    )
     return msgspec.structs.replace(proof, config_hash=config_hash(new.encode()))
 
 
