@@ -149,8 +149,7 @@ def file_issue(text: str, name: str) -> LintIssue | None:
             hint,
         )
     rows = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    cells = (cell for row in rows for cell in row.split(","))
-    rounded = next((cell for cell in cells if _ROUNDED.fullmatch(cell.strip(' "'))), None)
+    rounded = next((cell for row in rows for cell in row.split(",") if _is_rounded(cell)), None)
     if rounded is not None:
         return LintIssue(
             Severity.ERROR,
@@ -160,6 +159,10 @@ def file_issue(text: str, name: str) -> LintIssue | None:
             "give the columns of sizes the format of a number without decimals, and save again",
         )
     return None
+
+
+def _is_rounded(cell: str) -> bool:
+    return _ROUNDED.fullmatch(cell.strip(' "')) is not None
 
 
 def lint_rules(rules: Sequence[NumberedRule], nccl: str | None = None) -> list[LintIssue]:
