@@ -6,7 +6,7 @@ python benchmarks/ceilings.py --kinds    the kinds of ceilings that these figure
 
 `ceilings.toml` describes machines and lists published figures. A ceiling is a limit, so none may be
 below a measurement; one far above the best measurement is of little use. A test compares the same
-rows (`tests/unit/topology/flows/test_published.py`).
+rows (`tests/unit/topology/flows/test_expect.py`).
 """
 
 import sys

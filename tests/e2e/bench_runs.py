@@ -24,8 +24,7 @@ FAKES = (
 )
 FAKE_NCCL = f"--nccl={FAKES / 'libnccl.so.2'}"
 NEEDS_FAKES = pytest.mark.skipif(
-    not (FAKES / "libnccl.so.2").exists(),
-    reason="the fake GPUs are not built (make test-native)",
+    not (FAKES / "libnccl.so.2").exists(), reason="the fake GPUs are not built (make test-native)"
 )
 LIMIT_S = 10.0
 """What a run may take to end after one of its processes died, as documented."""

@@ -34,10 +34,7 @@ def environment() -> dict[str, str]:
 
 
 def nccltune(
-    *words: object,
-    cwd: Path,
-    code: int = 0,
-    env: Mapping[str, str] | None = None,
+    *words: object, cwd: Path, code: int = 0, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run it to its end in `cwd`, with `env` or `environment()`; it must exit with `code`.
 

@@ -224,8 +224,7 @@ def test_no_process_outlives_its_parent(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     script = f'exec 3<&0; "$@" <&3 & echo $! > {pid_file}; wait'
     parent = Process(
-        ["sh", "-c", script, "sh", str(BENCH), FAKE_NCCL, "--gpus-per-process=2"],
-        on_fakes(**SLOW),
+        ["sh", "-c", script, "sh", str(BENCH), FAKE_NCCL, "--gpus-per-process=2"], on_fakes(**SLOW)
     )
     try:
         parent.send({"op": "hello", "schema_version": 1}, slow_measure())
@@ -268,10 +267,7 @@ def test_groups_and_registered_buffers_reach_nccls_tuner(
     registered: bool, group_calls: int, pipe_ops: int
 ) -> None:
     request = measure(
-        bytes=[61440],
-        choices=["default", TREE_LL],
-        registered=registered,
-        group_calls=group_calls,
+        bytes=[61440], choices=["default", TREE_LL], registered=registered, group_calls=group_calls
     )
     with Run(RANKS) as run:
         run.first.send(HELLO, request, QUIT)

@@ -79,7 +79,7 @@ def test_verbs_come_with_their_help(environment: dict[str, str]) -> None:
     script = f"{documented('fish')}; complete --do-complete 'nccltune re'"
     # click's script for fish ends a help text at its first comma.
     assert run([needs("fish"), "--no-config", "-c", script], environment) == [
-        "report\twrite one HTML file with verdict",
+        "report\twrite one HTML file with verdict"
     ]
 
 

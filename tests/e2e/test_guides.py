@@ -2,7 +2,7 @@
 """The commands of guides and tutorial run, page by page in their order, and print what is shown.
 
 What needs several nodes is run by test_launch.py, test_bench_launchers.py, test_slurm.py and
-test_kubernetes.py instead, and `launch render` by tests/unit/launch/test_render_guide.py.
+test_kubernetes.py instead, and `launch render` by tests/unit/launch/test_render.py.
 """
 
 import re

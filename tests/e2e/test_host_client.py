@@ -14,13 +14,7 @@ from nccltune.model.choice import Algorithm, Protocol
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, LaunchError, PlatformError
 from nccltune.model.scale import Scale
-from nccltune.native import (
-    AlgorithmProtocol,
-    PluginHost,
-    TunerAnswer,
-    host_path,
-    tuner_path,
-)
+from nccltune.native import AlgorithmProtocol, PluginHost, TunerAnswer, host_path, tuner_path
 from tests.programs import completed
 
 ROOT = Path(__file__).parents[2]
@@ -95,10 +89,7 @@ def test_our_plugin_follows_its_file_under_every_version(
 def test_costs_tell_what_nccl_picks_where_the_plugin_leaves_it(
     start: Callable[..., PluginHost],
 ) -> None:
-    costs = {
-        (Algorithm.TREE, Protocol.LL): 20.0,
-        (Algorithm.RING, Protocol.LL128): 12.5,
-    }
+    costs = {(Algorithm.TREE, Protocol.LL): 20.0, (Algorithm.RING, Protocol.LL128): 12.5}
     with start() as host:
         assert host.decide(Collective.ALLREDUCE, 4096).selected is None
         decision = host.decide(Collective.ALLREDUCE, 4096, costs=costs)

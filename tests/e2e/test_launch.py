@@ -159,10 +159,7 @@ def _read(places: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("processes", ["per-gpu", "per-node"])
 def test_placement_is_as_promised(site: Site, places: Path, tmp_path: Path, processes: str) -> None:
-    job = (
-        *("--set", "hosts=nodea,nodeb", "--gpus", "2"),
-        *("--set", f"processes={processes}"),
-    )
+    job = (*("--set", "hosts=nodea,nodeb", "--gpus", "2"), *("--set", f"processes={processes}"))
     promised = launch(site, places, *job, "--json", "--", str(PROGRAM), verb="render").result
     done = launch(site, places, *job, "-o", "study", "--json", "--", str(PROGRAM))
     assert done.status == 0, done.talk + done.out

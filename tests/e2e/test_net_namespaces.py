@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.namespaces import Host, Hosts, two_hosts
-from tests.e2e.packets import PacketTap
+from tests.e2e.namespaces import Host, Hosts, PacketTap, two_hosts
 from tests.waiting import wait_until
 
 MERGED = {"NCCL_NET_FORCE_MERGE": "eth0,eth1", "NCCLTUNE_NET_FLOWS": "4"}

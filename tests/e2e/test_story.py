@@ -253,11 +253,7 @@ def test_the_lines_of_env_make_a_plugin_read_the_rules(tmp_path: Path) -> None:
     assert "candidate" not in deployed.stderr
     lines = deployed.stdout.splitlines()
     settings = dict(line.removeprefix("export ").split("=", 1) for line in lines)
-    assert list(settings) == [
-        "NCCL_TUNER_PLUGIN",
-        "NCCL_TUNER_CONFIG_FILE",
-        "NCCLTUNE_CONFIG_HASH",
-    ]
+    assert list(settings) == ["NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE", "NCCLTUNE_CONFIG_HASH"]
     paths = [Path(value) for value in list(settings.values())[:2]]
     assert all(path.is_absolute() and path.is_file() for path in paths)
     assert config_hash(paths[1].read_bytes()) == settings["NCCLTUNE_CONFIG_HASH"]

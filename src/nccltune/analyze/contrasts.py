@@ -316,11 +316,7 @@ class _Fit:
         weights = self.inverse[here] - self.inverse[there]
         error = math.sqrt(variance * float((weights**2).sum()))
         return Contrast(
-            float(levels[here] - levels[there]),
-            error,
-            degrees,
-            count,
-            self._allowance(levels),
+            float(levels[here] - levels[there]), error, degrees, count, self._allowance(levels)
         )
 
     def _allowance(self, levels: Floats) -> float:

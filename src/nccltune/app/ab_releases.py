@@ -321,10 +321,7 @@ def _write(
         for rule, one in candidates
     }
     header = {"schema": "1", **rests_on(platform), "study": other.path.name}
-    header |= {
-        "created": datetime.now(UTC).date().isoformat(),
-        "rows": rows_text(found.rules),
-    }
+    header |= {"created": datetime.now(UTC).date().isoformat(), "rows": rows_text(found.rules)}
     with locked(other):
         if not other.platform_path.exists():
             other.write_json(other.platform_path, platform)

@@ -73,7 +73,7 @@ class Examiner:
         parts = ["not examined, others measure: nccltune doctor on their nodes", settings]
         hosts = list(dict.fromkeys(gpu.host_hash for gpu in hello.gpus))
         try:
-            if self._is_wanted and _is_here(hosts):
+            if self._is_wanted and hosts[:1] in ([], [None], [this_host_hash()]):
                 facts = self._facts_in_time()
                 if hello.nccl.version is not None:
                     # Use the version that the bench opened. Another one may be installed, too.
@@ -107,10 +107,6 @@ class Examiner:
         if self._facts is None or self._thread.is_alive():
             raise PlatformError("this node did not answer in time: nccltune doctor")
         return self._facts
-
-
-def _is_here(hosts: list[str | None]) -> bool:
-    return not hosts or hosts[0] in (None, this_host_hash())
 
 
 def _examined(facts: Facts) -> Examination:

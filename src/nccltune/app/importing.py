@@ -20,10 +20,7 @@ from nccltune.model.errors import InputError, NccltuneError
 from nccltune.model.names import nearest
 from nccltune.study.files import Study
 
-_MISSING = {
-    FlagKind.COLLECTIVE_UNKNOWN: "--collective NAME",
-    FlagKind.RANKS_NEEDED: "--ranks N",
-}
+_MISSING = {FlagKind.COLLECTIVE_UNKNOWN: "--collective NAME", FlagKind.RANKS_NEEDED: "--ranks N"}
 
 
 class ImportRequest(NamedTuple):
@@ -173,9 +170,7 @@ def _nothing_read(path: Path, imported: Imported, again: str) -> InputError:
     lines += [x.sentence for report in reports for x in report.flags if x.kind in kinds]
     why = f": {'; '.join(lines[:3])}" if lines else ""
     return InputError(
-        f"no measurement was read{why}",
-        where=str(path),
-        hint=way_out(imported, again),
+        f"no measurement was read{why}", where=str(path), hint=way_out(imported, again)
     )
 
 
@@ -200,9 +195,7 @@ def collective_of(name: str | None) -> Collective | None:
     plain = name.strip().lower().replace("_", "").replace("-", "")
     if plain not in list(Collective):
         raise InputError(
-            f"{name!r} is not a collective",
-            where="‹collective›",
-            hint=nearest(plain, Collective),
+            f"{name!r} is not a collective", where="‹collective›", hint=nearest(plain, Collective)
         )
     return Collective(plain)
 

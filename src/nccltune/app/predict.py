@@ -19,15 +19,7 @@ from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
 from nccltune.model.numbers import counted
 from nccltune.model.topology import Topology
-from nccltune.predict import (
-    NEWEST,
-    Prediction,
-    ScaleOut,
-    SizeChange,
-    changes,
-    predict,
-    scale_out,
-)
+from nccltune.predict import NEWEST, Prediction, ScaleOut, SizeChange, changes, predict, scale_out
 from nccltune.predict.communicator import SETTINGS
 from nccltune.predict.scaling import MeasuredCurve
 from nccltune.reference.nodes import usual_node

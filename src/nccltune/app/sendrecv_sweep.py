@@ -136,10 +136,7 @@ def copies_starter(launch: Launch, library: Path | None, seed: int, kept: Record
     return on_gpus(launch, library or sendrecv_path())
 
 
-_INTRODUCED = {
-    SENDRECV: "",
-    UNDER_LOAD: "While the GPUs compute: ",
-}
+_INTRODUCED = {SENDRECV: "", UNDER_LOAD: "While the GPUs compute: "}
 
 
 class _Result(msgspec.Struct):

@@ -30,10 +30,7 @@ class ShownTopology(NamedTuple):
 
 
 def show_topology(
-    path: Path | None = None,
-    *,
-    settings: Sequence[str] = (),
-    nccl_version: str | None = None,
+    path: Path | None = None, *, settings: Sequence[str] = (), nccl_version: str | None = None
 ) -> ShownTopology:
     """Return the topology of a file, a study, or this machine. Raises InputError.
 

@@ -5,13 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from nccltune.app.bench_launch import (
-    LaunchRequest,
-    Site,
-    keys_of,
-    launch_of,
-    nodes_given,
-)
+from nccltune.app.bench_launch import LaunchRequest, Site, keys_of, launch_of, nodes_given
 from nccltune.app.job import launcher_flavor
 from nccltune.app.measuring import STOPPED_BY, BenchProgress, platform_of_bench
 from nccltune.app.study import config_of

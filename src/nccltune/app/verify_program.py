@@ -36,14 +36,7 @@ from nccltune.model.rule import Rule
 from nccltune.model.sample import Sample
 from nccltune.model.scale import Scale, count
 from nccltune.prove import edit
-from nccltune.prove.job import (
-    LEAST_PAIRS,
-    JobProof,
-    confidence_of,
-    job_proof,
-    judge_pairs,
-    looks,
-)
+from nccltune.prove.job import LEAST_PAIRS, JobProof, confidence_of, job_proof, judge_pairs, looks
 from nccltune.prove.judge import FIRST_LOOK, SECOND_LOOK, STEP
 from nccltune.prove.plan import ProofPlan
 from nccltune.prove.program import ProgramRound, ProgramRounds, joined, with_sizes_to_run

@@ -58,7 +58,6 @@ progress.py          progress of a long run
 measure_screen.py    progress and end of a run that measures
 rule_screen.py       rules and proofs
 workload_screen.py   what recordings of a job hold
-worth_screen.py      what rules are worth to a job
 """
 
 import io
@@ -202,7 +201,7 @@ def run(args: Sequence[str] | None = None) -> int:
 
 
 def _number(stop: BaseException) -> int:
-    from nccltune.launch.process import signal_of
+    from nccltune.native.child import signal_of
 
     return signal_of(stop) if isinstance(stop, KeyboardInterrupt) else signal.SIGINT
 

@@ -51,9 +51,7 @@ Examples:
 @option("--sizes", default="4K-256M", more=", without a PROGRAM.")
 @options("--gpus", "--nodes", "--launcher", "--set", "--replay", "--budget")
 @option(
-    "--collectives",
-    more=", or `all` of those that NCCL tunes, without a PROGRAM.",
-    advanced=True,
+    "--collectives", more=", or `all` of those that NCCL tunes, without a PROGRAM.", advanced=True
 )
 @option("--registered", more=", beside plain calls, without a PROGRAM.", advanced=True)
 @option("--graphs", more=", beside the calls without one, without a PROGRAM.", advanced=True)
@@ -137,14 +135,7 @@ def command(
     screen = ExperimentScreen("ab", path)
     verdict = screen.run(
         lambda: ab_test(
-            path,
-            runner,
-            trial,
-            scope,
-            screen,
-            min_gain=min_gain,
-            anew=anew,
-            command=screen.command,
+            path, runner, trial, scope, screen, min_gain=min_gain, anew=anew, command=screen.command
         )
     )
     if isinstance(verdict, ReleaseVerdict):

@@ -48,11 +48,7 @@ Examples:
     tuning="nccltune.tune.result:TuneOptions",
 )
 def command(
-    path: Path | None,
-    scope: SweepScope,
-    request: LaunchRequest,
-    tuning: TuneOptions,
-    dry_run: bool,
+    path: Path | None, scope: SweepScope, request: LaunchRequest, tuning: TuneOptions, dry_run: bool
 ) -> None:
     """Measure, tune and prove: sweep, analyze, tune, verify and report, one after the other.
 

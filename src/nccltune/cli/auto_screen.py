@@ -12,10 +12,9 @@ from nccltune.app.auto import AutoResult
 from nccltune.app.examiner import ChecksLine
 from nccltune.app.sweep import SweepResult
 from nccltune.cli.measure_screen import SweepScreen, VerifyScreen, show_platform
-from nccltune.cli.output import hanging, is_json, stderr, stdout, styled, warn
+from nccltune.cli.output import hanging, is_json, show_worth, stderr, stdout, styled, warn
 from nccltune.cli.rule_screen import show_proof, show_rules, show_verdict
 from nccltune.cli.sweep_screen import show_job, show_totals
-from nccltune.cli.worth_screen import show_worth
 from nccltune.measure.bench.conversation import Hello
 from nccltune.model.finding import FindingKind
 from nccltune.model.platform import Platform

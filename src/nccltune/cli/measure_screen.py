@@ -15,7 +15,6 @@ from rich.console import Console, RenderableType
 from nccltune.cli.output import hanging, message_console, note, plain_table, stderr, styled, warn
 from nccltune.cli.progress import Progress, Step
 from nccltune.cli.verb import command_line
-from nccltune.launch.process import signal_of
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.engine.communicator import SweepStatus, Watcher
@@ -25,6 +24,7 @@ from nccltune.model.numbers import significant
 from nccltune.model.platform import Platform
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
+from nccltune.native.child import signal_of
 from nccltune.prove.plan import ProofPlan
 from nccltune.prove.result import RemovedRule
 from nccltune.report.words import range_text

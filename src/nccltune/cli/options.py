@@ -131,11 +131,7 @@ FLAGS: dict[str, dict[str, Any]] = {
         "tokens/s, iteration time and others, else the wall time]",
         "metavar": "REGEX",
     },
-    "--min-gain": {
-        "help": "The least gain that is worth a change",
-        "default": "3%",
-        **_PERCENT,
-    },
+    "--min-gain": {"help": "The least gain that is worth a change", "default": "3%", **_PERCENT},
     "--mps": {
         "help": "Start an MPS daemon for ranks that share a GPU, and end it",
         "is_flag": True,
@@ -146,10 +142,7 @@ FLAGS: dict[str, dict[str, Any]] = {
         "type": _NamedPath(path_type=Path, exists=True, dir_okay=False),
     },
     "--nccl-version": {"help": "The version of NCCL", "metavar": "X.Y.Z"},
-    "--nics": {
-        "help": "NICs of a node and their rate in Gbit/s: 8x400",
-        "metavar": "NxGBIT",
-    },
+    "--nics": {"help": "NICs of a node and their rate in Gbit/s: 8x400", "metavar": "NxGBIT"},
     "--nodes": {
         "help": "Number of nodes",
         "more": ", with --launcher  [default: as many as hosts, or Slurm gave; else 1]",
@@ -169,10 +162,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "--plugin": {"help": "Where the plugin will be on the nodes", **FILE},
     "--ranks": {"help": "Number of ranks", **_NUMBER},
-    "--ranks-per-gpu": {
-        "help": "Let this many ranks share each GPU, each as a node",
-        **_NUMBER,
-    },
+    "--ranks-per-gpu": {"help": "Let this many ranks share each GPU, each as a node", **_NUMBER},
     "--registered": {"help": "With registered buffers", "is_flag": True},
     "--graphs": {"help": "In CUDA graphs", "is_flag": True},
     "--replay": {
@@ -337,10 +327,7 @@ JOB = options(
         "partition=x, slurm.time=00:10:00, image=x, ...",
     ),
     option(
-        "--env",
-        "variables",
-        metavar="NAME[=VALUE]",
-        more="; without a value the one it has here.",
+        "--env", "variables", metavar="NAME[=VALUE]", more="; without a value the one it has here."
     ),
 )
 """Options that describe a job: job file or program, launcher, keys of a job file, and variables."""

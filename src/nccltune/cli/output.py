@@ -27,9 +27,12 @@ from nccltune.model.sample import SCHEMA_VERSION
 from nccltune.report.words import unbroken
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from nccltune.report.worth import WorthLine
+
+_WORTH_STYLES = {"unused": "dim", "verdict": "bold"}
 
 
 class PlainConsole(Console):
@@ -227,3 +230,12 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
     document = msgspec.to_builtins(value)
     document = {"schema_version": SCHEMA_VERSION, **document}
     sys.stdout.write(json.dumps(document, indent=indent, ensure_ascii=False) + "\n")
+
+
+def show_worth(lines: Iterable[WorthLine], out: Console) -> None:
+    """Print what rules are worth to a job, and the command of statements that have one."""
+    for line in lines:
+        style = "yellow" if line.is_warning else _WORTH_STYLES.get(line.lead, "")
+        hanging(out, (f"{line.lead:<11}", style), 11, line.words)
+        if line.command is not None:
+            hanging(out, " " * 11, 11, f"measure it: {line.command}")

@@ -35,11 +35,7 @@ Examples:
 @option("--collectives", default="allreduce", more=", or `all`.")
 @option("--sizes", default="8-8G", more=", by powers of two.")
 @option("--nccl-version", more="  [default: that of the study, else the newest known]")
-@option(
-    "--nccl",
-    more=" whose version counts; a version such as 2.28.9 is taken, too.",
-    type=PATH,
-)
+@option("--nccl", more=" whose version counts; a version such as 2.28.9 is taken, too.", type=PATH)
 @click.option(
     "--against", metavar="X.Y.Z", help="Another version of NCCL: show where it chooses differently."
 )

@@ -15,6 +15,7 @@ from nccltune.cli.output import (
     is_json,
     note,
     print_json,
+    show_worth,
     stdout,
     styled,
     warn,
@@ -85,7 +86,6 @@ def show(parts: ReportParts) -> None:
     from nccltune.cli.analyze_screen import show_analysis
     from nccltune.cli.rule_screen import proof_tables, show_tuning
     from nccltune.cli.workload_screen import show_recorded
-    from nccltune.cli.worth_screen import show_worth
 
     report, out = parts.report, stdout()
     hanging(out, "", 0, report.verdict, "bold")

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nccltune.cli.options import STUDY, binds, option, output_option, stated_options, tune_options
-from nccltune.cli.output import hanging, hint, next_step, print_result, stdout, warn_unsaved
+from nccltune.cli.output import (
+    hanging,
+    hint,
+    next_step,
+    print_result,
+    show_worth,
+    stdout,
+    warn_unsaved,
+)
 from nccltune.cli.progress import working
 from nccltune.cli.verb import verb
 from nccltune.model.rule import RuleState
@@ -73,7 +81,6 @@ def show_result(
     """Print the tuning, the text `wrote` about the written file, and the next step."""
     from nccltune.cli.import_screen import show_read
     from nccltune.cli.rule_screen import counted_rules, left_alone_words, show_tuning
-    from nccltune.cli.worth_screen import show_worth
     from nccltune.report.worth import worth_lines
 
     tuning = found.tuning

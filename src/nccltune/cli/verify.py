@@ -154,13 +154,7 @@ def _verify_program(
     )
     from nccltune.model.errors import InputError
 
-    ours = (
-        request.emulate_nodes,
-        request.ranks_per_gpu,
-        request.mps,
-        request.nccl,
-        request.replay,
-    )
+    ours = (request.emulate_nodes, request.ranks_per_gpu, request.mps, request.nccl, request.replay)
     if bench or any(ours) or (request.gpus and request.launcher is None):
         raise InputError(
             "--registered, --pipe-ops, --workload and launch options are for measuring with our "

@@ -6,8 +6,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from nccltune.cli.output import hanging, harmless, plain_table, stdout
-from nccltune.cli.worth_screen import show_worth
+from nccltune.cli.output import hanging, harmless, plain_table, show_worth, stdout
 from nccltune.model.numbers import counted, share_text, significant, size_form
 from nccltune.model.sizes import format_bytes
 from nccltune.report.words import range_text, time_text

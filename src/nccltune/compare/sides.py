@@ -282,12 +282,7 @@ class _Series(msgspec.Struct):
             found.append(FactDifference("ran", *ran))
         if self.across:
             words = (
-                ("in place", "out of place")
-                if self.placements[0]
-                else (
-                    "out of place",
-                    "in place",
-                )
+                ("in place", "out of place") if self.placements[0] else ("out of place", "in place")
             )
             found.append(FactDifference("placement", *words))
         return found
@@ -498,10 +493,7 @@ class _Series(msgspec.Struct):
 
 
 def _series(
-    pair: PairedTests,
-    first: Sequence[MeasuredRun],
-    second: Sequence[MeasuredRun],
-    assumed: float,
+    pair: PairedTests, first: Sequence[MeasuredRun], second: Sequence[MeasuredRun], assumed: float
 ) -> list[_Series]:
     """Return the series of a test: placements as one if their ratios agree beyond `assumed`."""
     found = []

@@ -12,7 +12,6 @@ run.py         start, follow and end a command
 batch.py       submit, watch and cancel a Slurm job
 kubernetes/    create, watch and delete a Kubernetes job
 follow.py      parse the output of a running job
-process.py     the signal that caused an interruption
 state.py       the ways in which a run can end, judged by its output
 keep.py        store a run and its samples in a study
 """

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nccltune.launch.follow import Follower
-from nccltune.launch.process import signal_of
 from nccltune.launch.state import RunEnd, RunState
 from nccltune.model.errors import LaunchError
-from nccltune.native.child import run_tool, start
+from nccltune.native.child import run_tool, signal_of, start
 
 POLL_S = 2.0
 _COMMAND_LIMIT_S = 60

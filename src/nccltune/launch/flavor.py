@@ -27,13 +27,7 @@ class Launcher(enum.Enum):
     AZUREML = "azureml"
 
 
-STARTED = (
-    Launcher.LOCAL,
-    Launcher.OPENMPI,
-    Launcher.HYDRA,
-    Launcher.SLURM,
-    Launcher.KUBERNETES,
-)
+STARTED = (Launcher.LOCAL, Launcher.OPENMPI, Launcher.HYDRA, Launcher.SLURM, Launcher.KUBERNETES)
 """The launchers that nccltune can start a job with."""
 _NAMES = {
     Launcher.OPENMPI: "Open MPI",

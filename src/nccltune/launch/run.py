@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import IO
 
 from nccltune.launch.follow import Follower
-from nccltune.launch.process import signal_of
 from nccltune.launch.state import RunEnd, RunState
-from nccltune.native.child import Child, start
+from nccltune.native.child import Child, signal_of, start
 
 GRACE_S = ((signal.SIGINT, 5.0), (signal.SIGTERM, 3.0))
 """Signals that ask the launcher to end its job, and the seconds to wait after each signal."""

@@ -188,3 +188,8 @@ def run_tool(
         raise
     assert child.returncode is not None
     return ToolOutput(child.returncode, out, errors)
+
+
+def signal_of(stop: KeyboardInterrupt) -> signal.Signals:
+    """Return the signal in the first argument of a KeyboardInterrupt; SIGINT if it has none."""
+    return signal.Signals(stop.args[0]) if stop.args else signal.SIGINT

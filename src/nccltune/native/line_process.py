@@ -59,11 +59,7 @@ class LineProcess:
         self._stderr = os.fdopen(reading, "rb", buffering=0)
         try:
             self._process = start(
-                arguments,
-                environment,
-                stdin=subprocess.PIPE,
-                stderr=writing,
-                own_session=apart,
+                arguments, environment, stdin=subprocess.PIPE, stderr=writing, own_session=apart
             )
             self._all.append(self._process)
             for other in others:

@@ -14,13 +14,7 @@ scaling.py       expected times at more nodes than were measured, with an interv
 
 from nccltune.predict.constants import NEWEST
 from nccltune.predict.model import LimitKind
-from nccltune.predict.prediction import (
-    Prediction,
-    SizeChange,
-    SizePrediction,
-    changes,
-    predict,
-)
+from nccltune.predict.prediction import Prediction, SizeChange, SizePrediction, changes, predict
 from nccltune.predict.scaling import (
     ErrorQuantiles,
     ExpectedSize,

@@ -274,11 +274,7 @@ class _Model:
         return rows.get(self.generation, (0.0, 0.0, 0.0))[self.scale]
 
     def _bus(
-        self,
-        collective: Collective,
-        algorithm: Algorithm,
-        protocol: Protocol,
-        graph: SearchResult,
+        self, collective: Collective, algorithm: Algorithm, protocol: Protocol, graph: SearchResult
     ) -> tuple[float, Limit]:
         """Return the bandwidth on the bus, and what limits it."""
         if algorithm in _NVLS:

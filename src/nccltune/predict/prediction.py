@@ -174,10 +174,7 @@ def _at(
 
 
 def _reason(
-    modelled: Mapping[Choice, Modelled],
-    terms: Mapping[Choice, CallTime],
-    taken: Choice,
-    size: int,
+    modelled: Mapping[Choice, Modelled], terms: Mapping[Choice, CallTime], taken: Choice, size: int
 ) -> str:
     """Return what makes a choice faster than the next best: its latency or its bandwidth."""
     mine = terms[taken]

@@ -172,12 +172,7 @@ def _choice(
 
 
 def _feed(
-    plan: ProofPlan,
-    collective: Collective,
-    calls: ProvenCalls,
-    size: int,
-    number: int,
-    pair: _Pair,
+    plan: ProofPlan, collective: Collective, calls: ProvenCalls, size: int, number: int, pair: _Pair
 ) -> None:
     for choice, samples in ((DEFAULT, pair.default), (TUNED_RUN, pair.tuned)):
         ran = samples[0].ran
@@ -245,10 +240,7 @@ def joined(proof: Proof, before: Proof | None) -> Proof:
         for item in proof.rules
     ]
     here = {_group_key(group) for group in proof.groups}
-    groups = [
-        *proof.groups,
-        *(group for group in before.groups if _group_key(group) not in here),
-    ]
+    groups = [*proof.groups, *(group for group in before.groups if _group_key(group) not in here)]
     return msgspec.structs.replace(
         proof,
         rules=rules,

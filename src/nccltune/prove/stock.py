@@ -145,10 +145,7 @@ class LoggedRun:
 
 
 def points_of(
-    before: LoggedRun,
-    after: LoggedRun,
-    rules: Sequence[Rule],
-    times: tuple[Times, Times],
+    before: LoggedRun, after: LoggedRun, rules: Sequence[Rule], times: tuple[Times, Times]
 ) -> list[StockPoint]:
     """Return a point for each collective and size that the program called with the plugin.
 

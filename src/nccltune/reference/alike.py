@@ -89,10 +89,7 @@ def node_range(nodes: int) -> tuple[int, int]:
 def unlike(system: SystemShown, collective: Collective, curve: ReferenceCurve) -> list[str]:
     """Return the names of the rules that a curve breaks by what is known; none if it is alike."""
     other = SystemShown(
-        gpu=curve.gpu,
-        nodes=curve.nodes,
-        gpus=curve.gpus,
-        nic_gbps_per_gpu=curve.nic_gbps_per_gpu,
+        gpu=curve.gpu, nodes=curve.nodes, gpus=curve.gpus, nic_gbps_per_gpu=curve.nic_gbps_per_gpu
     )
     low, high = (0, 1 << 31) if system.nodes is None else node_range(system.nodes)
     own_class, each = gpu_class(system.gpu), system.gpus_per_node

@@ -44,12 +44,7 @@ def limiting_settings(facts: PlatformFacts, label: str) -> str:
 
 
 def causes(
-    facts: PlatformFacts,
-    *,
-    nodes: int | None,
-    gpus: int,
-    largest: int,
-    label: str,
+    facts: PlatformFacts, *, nodes: int | None, gpus: int, largest: int, label: str
 ) -> list[str]:
     """Return sentences on what can make the run slow; no guesses, only what it shows."""
     found: list[str] = []

@@ -250,10 +250,9 @@ def _reaches(group: TunedGroup, condition: Condition) -> bool:
 
 def _group_of(condition: Condition, groups: Sequence[TunedGroup]) -> int | None:
     for index, group in enumerate(groups):
-        if (group.collective, group.scale) == (
-            condition.collective,
-            condition.scale,
-        ) and _reaches(group, condition):
+        if (group.collective, group.scale) == (condition.collective, condition.scale) and _reaches(
+            group, condition
+        ):
             return index
     return None
 

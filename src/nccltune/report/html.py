@@ -2,10 +2,12 @@
 """Render the report as one HTML file that opens without a network."""
 
 import base64
+import functools
 import gzip
 import importlib.resources
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,6 +25,9 @@ from nccltune.report.data import (
     SizeRow,
 )
 from nccltune.report.examination import FILTERS, Filters, asset, environment
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 _NAMES = re.compile(r"(\w+-\w+)")
 _TIMES = re.compile(r"(?<=\d)x\b")
@@ -55,8 +60,8 @@ class Glance(msgspec.Struct, frozen=True):
     rows: list[GlanceRow]
 
 
-def render(report: Report) -> str:
-    """Return the whole page as HTML, with style, script, data and plotly.js inside."""
+@functools.cache
+def _template() -> "Template":
     filters: Filters = {
         "size": format_bytes,
         "range": words.range_text,
@@ -73,22 +78,23 @@ def render(report: Report) -> str:
         "pieces": pieces,
         **FILTERS,
     }
+    return environment(filters).get_template("page.html.j2")
+
+
+def render(report: Report) -> str:
+    """Return the whole page as HTML, with style, script, data and plotly.js inside."""
     tabs = ordered_conditions(report)
-    return (
-        environment(filters)
-        .get_template("page.html.j2")
-        .render(
-            report=report,
-            first=tabs[0] if tabs else None,
-            tabs=tabs,
-            gain_note=remarks.GAIN_NOTE,
-            glance=_glance(report),
-            tables=_tables(report),
-            css=asset("page.css") + (asset("examination.css") if report.checks else ""),
-            js=asset("page.js"),
-            data=embedded_json(report),
-            plotly=packed_plotly(),
-        )
+    return _template().render(
+        report=report,
+        first=tabs[0] if tabs else None,
+        tabs=tabs,
+        gain_note=remarks.GAIN_NOTE,
+        glance=_glance(report),
+        tables=_tables(report),
+        css=asset("page.css") + (asset("examination.css") if report.checks else ""),
+        js=asset("page.js"),
+        data=embedded_json(report),
+        plotly=packed_plotly(),
     )
 
 
@@ -128,6 +134,7 @@ def embedded_json(report: Report) -> str:
     return msgspec.json.encode(report).decode().translate(_BARE)
 
 
+@functools.cache
 def packed_plotly() -> str:
     """Return plotly.js as base64 of gzip, a third of its size."""
     source = importlib.resources.files("plotly").joinpath("package_data", "plotly.min.js")

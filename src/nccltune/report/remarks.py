@@ -86,10 +86,7 @@ REMARKS = {
         "Wrong results", "bold red", "wrong results: their timings are left out", is_serious=True
     ),
     FindingKind.SUSPECT_RUN: Remark(
-        "Suspect run",
-        "bold red",
-        "a run is not what it claims to be",
-        is_serious=True,
+        "Suspect run", "bold red", "a run is not what it claims to be", is_serious=True
     ),
     FindingKind.SINGLE_SAMPLES: Remark("Single timings", caveat="so few timings do not show noise"),
     FindingKind.NO_DEFAULT: Remark("No default", caveat="the default was not measured"),

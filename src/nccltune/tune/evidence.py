@@ -54,7 +54,9 @@ def evidence(
         return found
     single = [gain.value for size in covered if (gain := table.gain(size, choice)) is not None]
     state = state_of(table, choice, covered, options.min_gain) or RuleState.CANDIDATE
-    reason, decided_by = _sure_reason(table, pooled.n), None
+    noise, replicates = 100 * table.noise.typical, count(pooled.n, "replicate")
+    reason = f"faster than the default beyond noise ({noise:.2g} %) in {replicates}"
+    decided_by = None
     if state is not RuleState.SURE:
         reason, decided_by = _candidate_reason(table, choice, pooled)
     return msgspec.structs.replace(
@@ -67,13 +69,6 @@ def evidence(
         gain_high=math.exp(pooled.high),
         least=math.exp(min(single)),
         most=math.exp(max(single)),
-    )
-
-
-def _sure_reason(table: GainTable, rounds: int) -> str:
-    return (
-        f"faster than the default beyond noise ({100 * table.noise.typical:.2g} %) "
-        f"in {count(rounds, 'replicate')}"
     )
 
 

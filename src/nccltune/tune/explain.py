@@ -110,8 +110,7 @@ def explain(
     ) as host:
         found = {
             collective: decided_ranges(
-                partial(host.decide, collective, pipe_ops=pipe_ops, registered=registered),
-                sizes,
+                partial(host.decide, collective, pipe_ops=pipe_ops, registered=registered), sizes
             )
             for collective in collectives
         }

@@ -20,14 +20,7 @@ from nccltune.model.scale import Scale
 from nccltune.model.sizes import MAX_BYTES
 from nccltune.tune.evidence import doubted, evidence, log_times, never_runs
 from nccltune.tune.left_alone import left_alone_at, too_many_channels
-from nccltune.tune.result import (
-    Decision,
-    LeftAlone,
-    RuleEvidence,
-    TunedGroup,
-    TuneOptions,
-    gain_of,
-)
+from nccltune.tune.result import Decision, LeftAlone, RuleEvidence, TunedGroup, TuneOptions, gain_of
 from nccltune.tune.segment import Segment, boundary, segment
 from nccltune.tune.state import state_of
 

@@ -34,14 +34,7 @@ def debian(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("roots and chroots are made by root")
     tar = tmp_path_factory.mktemp("debian") / "bookworm.tar"
     made = completed(
-        [
-            "mmdebstrap",
-            "--quiet",
-            "--variant=minbase",
-            "--include=ca-certificates",
-            "bookworm",
-            tar,
-        ]
+        ["mmdebstrap", "--quiet", "--variant=minbase", "--include=ca-certificates", "bookworm", tar]
     )
     if made.returncode != 0:
         pytest.skip(f"no packages of Debian here: {made.stderr.strip().splitlines()[-1]}")

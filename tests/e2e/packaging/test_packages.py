@@ -91,10 +91,7 @@ def test_the_deb_holds_the_plugins_and_the_snippet(deb: Path, opener: Path, tmp_
 
 def test_the_rpm_holds_the_plugins_and_the_snippet(rpm: Path, opener: Path, tmp_path: Path) -> None:
     listed = {line for line in output(needs("rpm"), "-qpl", rpm).splitlines() if "." in line}
-    assert listed == {
-        *(f"{RPM_FOLDER}/{name}" for name in LIBRARIES),
-        *BESIDE,
-    }
+    assert listed == {*(f"{RPM_FOLDER}/{name}" for name in LIBRARIES), *BESIDE}
     archive = subprocess.run([needs("rpm2cpio"), rpm], capture_output=True, check=True).stdout
     # Without that option an absolute name would be written to, and not into this folder.
     unpack = [needs("cpio"), "-id", "--quiet", "--no-absolute-filenames"]

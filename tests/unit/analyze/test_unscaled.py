@@ -23,12 +23,7 @@ def falling(size: int) -> dict[str, float]:
 def run(process: str, ranks: int | None = 8, nodes: int | None = None) -> list[Sample]:
     found = measure(sizes(32 * K, 1024 * K), falling, rounds=1, twice=False)
     return [
-        replace(
-            item,
-            nodes=nodes,
-            ranks=ranks,
-            source=replace(item.source, process=process),
-        )
+        replace(item, nodes=nodes, ranks=ranks, source=replace(item.source, process=process))
         for item in found
     ]
 

@@ -93,10 +93,7 @@ def test_settings_in_force_are_set_again(tmp_path: Path) -> None:
     [
         (PLAIN, "--launcher NAME --nodes 4 --gpus 1"),
         (replace(PLAIN, emulated_nodes=True), "--emulate-nodes 4"),
-        (
-            replace(PLAIN, emulated_nodes=True, ranks_per_gpu=4, mps=True),
-            "--ranks-per-gpu 4 --mps",
-        ),
+        (replace(PLAIN, emulated_nodes=True, ranks_per_gpu=4, mps=True), "--ranks-per-gpu 4 --mps"),
         (
             replace(PLAIN, emulated_nodes=True, replay="h200x4-as-4-nodes"),
             "--replay h200x4-as-4-nodes",

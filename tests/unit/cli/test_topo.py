@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.runs import Cli
-from tests.unit.topology.samples import FOLDER, MATRIX
-from tests.unit.topology.skeletons import P4D, skeleton_xml
+from tests.unit.topology.samples import FOLDER, MATRIX, P4D, skeleton_xml
 
 
 def path(name: str) -> str:

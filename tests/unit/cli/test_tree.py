@@ -211,10 +211,7 @@ DOCUMENTS = {
 
 @pytest.mark.parametrize("verb", DOCUMENTS)
 def test_a_document_begins_with_its_schema_version(
-    verb: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    cli: Cli,
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tuner.conf").write_text("allreduce,0,1024,ring,ll,-1,-1,-1\n")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.runs import Cli
-from tests.unit.topology.skeletons import L40S as L40S_SHAPE
-from tests.unit.topology.skeletons import P4D, skeleton_xml
+from tests.unit.topology.samples import L40S as L40S_SHAPE
+from tests.unit.topology.samples import P4D, skeleton_xml
 
 DATA = Path(__file__).parents[2] / "data" / "topologies"
 EXAMPLES = Path(__file__).parents[3] / "examples"

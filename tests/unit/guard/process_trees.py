@@ -48,11 +48,7 @@ class ProcessTree:
         return place
 
     def process(
-        self,
-        pid: int,
-        environment: dict[str, str],
-        *libraries: str,
-        gone: str = "",
+        self, pid: int, environment: dict[str, str], *libraries: str, gone: str = ""
     ) -> Path:
         """Add a process that has mapped `libraries` of the root, and `gone`, which was replaced."""
         folder = self.proc / str(pid)

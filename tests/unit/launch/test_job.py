@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs: files, flags over them, and what contradicts itself."""
+"""Jobs: files, flags over them, what contradicts itself, and the page of all keys."""
 
+import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
+from nccltune.app.job import JobRequest, job_of, launcher_flavor, read_keys
 from nccltune.cli.launch.render import command
 from nccltune.launch.find import flavor_of
 from nccltune.launch.flavor import Flavor, Launcher
-from nccltune.launch.job import Job, job_from, read_toml
+from nccltune.launch.job import Job, KubernetesOptions, SlurmOptions, job_from, read_toml
 from nccltune.launch.options import meanings
 from nccltune.model.errors import InputError
 
@@ -143,3 +146,88 @@ def test_whose_hydra() -> None:
     assert (mpich.is_intel, mpich.words) == (False, "hydra 4.0.2")
     assert not Flavor(Launcher.HYDRA).is_intel
     assert not Flavor(Launcher.OPENMPI, (2021,)).is_intel
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "job-files.md"
+TABLES = {"# Job files": Job, "## `[slurm]`": SlurmOptions, "## `[kubernetes]`": KubernetesOptions}
+
+
+def rows(title: str) -> dict[str, str]:
+    """The column of defaults by key, of the table under a title."""
+    _, _, section = PAGE.read_text().partition(f"{title}\n")
+    found = {}
+    for line in section.partition("\n## ")[0].splitlines():
+        if line.startswith("| `"):
+            _, keys, _, default, *_ = line.split("|")
+            found.update(dict.fromkeys(re.findall(r"`(\w+)`", keys), default.strip()))
+    return found
+
+
+@pytest.mark.parametrize("title", TABLES)
+def test_every_key_is_there_and_no_other(title: str) -> None:
+    tables = {"slurm", "kubernetes"}
+    names = {field.name for field in msgspec.structs.fields(TABLES[title])} - tables
+    assert set(rows(title)) == names
+
+
+@pytest.mark.parametrize("title", TABLES)
+def test_defaults_are_those_of_the_code(title: str) -> None:
+    shown = rows(title)
+    for field in msgspec.structs.fields(TABLES[title]):
+        if isinstance(field.default, bool):
+            assert shown[field.name] == f"`{str(field.default).lower()}`"
+        elif isinstance(field.default, str):
+            assert shown[field.name] == f"`{field.default}`"
+
+
+PROGRAM = ("all_reduce_perf", "-b", "8")
+
+
+@pytest.mark.parametrize(
+    ("setting", "found"),
+    [
+        ("slurm.gpus=false", {"slurm": {"gpus": False}}),
+        ("partition=batch", {"slurm": {"partition": "batch"}}),
+        ("slurm.time=00:10:00", {"slurm": {"time": "00:10:00"}}),
+        ("time=2026-11-24", {"slurm": {"time": "2026-11-24"}}),
+        ("image=a/b:1", {"kubernetes": {"image": "a/b:1"}}),
+        ("kubernetes.shm=32Gi", {"kubernetes": {"shm": "32Gi"}}),
+        ("kubernetes.resources.rdma/ib=1", {"kubernetes": {"resources": {"rdma/ib": 1}}}),
+        ("hosts=a, b,", {"hosts": ["a", "b"]}),
+        ('hosts=["a"]', {"hosts": ["a"]}),
+        ("nvls=false", {"nvls": False}),
+        ("interface=eth0=x", {"interface": "eth0=x"}),
+    ],
+)
+def test_a_key_finds_its_table(setting: str, found: dict[str, Any]) -> None:
+    assert read_keys([setting]) == found
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [("hosts", "KEY=VALUE"), ("mpi=pmix", "slurm and kubernetes both have it")],
+)
+def test_settings_that_are_no_key_are_refused(setting: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_keys([setting])
+
+
+def test_hosts_are_the_number_of_nodes_unless_it_is_named() -> None:
+    job, names_nodes = job_of(JobRequest(PROGRAM, settings=["hosts=a,b"]))
+    assert (job.nodes, job.hosts, names_nodes) == (2, ["a", "b"], True)
+    job, _ = job_of(JobRequest(PROGRAM, nodes=1, gpus=4, settings=["hosts=a,b"]))
+    assert (job.nodes, job.gpus_per_node) == (1, 4)
+    assert not job_of(JobRequest(PROGRAM))[1]
+
+
+def test_variables_are_set_or_inherited() -> None:
+    job, _ = job_of(JobRequest(PROGRAM, variables=["NCCL_DEBUG=INFO", "LD_LIBRARY_PATH"]))
+    assert job.environment == {"NCCL_DEBUG": "INFO"}
+    assert job.inherit == ["LD_LIBRARY_PATH"]
+
+
+def test_a_launcher_may_have_a_version() -> None:
+    assert launcher_flavor("openmpi:5") == Flavor(Launcher.OPENMPI, (5,))
+    with pytest.raises(InputError) as error:
+        launcher_flavor("openmpi-5")
+    assert error.value.hint == "did you mean 'openmpi:5'?"

@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exact command for each launcher."""
+"""The exact command or manifest for each launcher; manifests with mistakes; the guide."""
 
+import os
+import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from nccltune.cli import cli
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.job import Job, KubernetesOptions, SlurmOptions, job_from, read_toml
+from nccltune.launch.kubernetes.schema import check_manifest
 from nccltune.launch.render import RenderContext, render
 from nccltune.launch.render.rendered import words_of
 from nccltune.model.errors import InputError
@@ -211,3 +217,127 @@ def test_pods_run_on_the_hosts_that_a_job_names(kind: Literal["MPIJob", "JobSet"
     assert any("n1, n2" in part.meaning for part in rendered.parts)
     without = render(Job(program=PROGRAM, nodes=2, kubernetes=options), KUBERNETES)
     assert "affinity" not in without.text
+
+
+CONTAINERS = "spec.mpiReplicaSpecs.Worker.template.spec.containers"
+
+
+def _manifest(kind: str, mpi: str = "OpenMPI") -> dict[str, Any]:
+    options = KubernetesOptions(kind=kind, mpi=mpi, image="image", namespace="n")  # type: ignore[arg-type]
+    job = Job(program=["all_reduce_perf"], nodes=2, kubernetes=options)
+    found: dict[str, Any] = yaml.safe_load(render(job, Flavor(Launcher.KUBERNETES)).text)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "mpi"),
+    [("MPIJob", "OpenMPI"), ("MPIJob", "Intel"), ("MPIJob", "MPICH"), ("JobSet", "OpenMPI")],
+)
+def test_what_we_render_has_only_fields_that_exist(kind: str, mpi: str) -> None:
+    check_manifest(_manifest(kind, mpi))
+
+
+def test_the_key_is_mounted_in_the_home_of_the_images_user() -> None:
+    options = KubernetesOptions(image="image", ssh_path="/home/nccltune/.ssh")
+    job = Job(program=["all_reduce_perf"], kubernetes=options)
+    manifest = yaml.safe_load(render(job, Flavor(Launcher.KUBERNETES)).text)
+    check_manifest(manifest)
+    assert manifest["spec"]["sshAuthMountPath"] == "/home/nccltune/.ssh"
+    assert "sshAuthMountPath" not in _manifest("MPIJob")["spec"]
+
+
+GONE = object()
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "value", "where"),
+    [
+        ("MPIJob", "spec.slotsPerWorkers", 8, "spec"),
+        ("MPIJob", "spec.slotsPerWorker", "8", "spec.slotsPerWorker"),
+        ("MPIJob", "spec.cleanPodPolicy", "Running", "spec"),
+        ("MPIJob", "spec.runPolicy.cleanPodPolicy", "running", "spec.runPolicy"),
+        ("MPIJob", "spec.mpiImplementation", "OpenMpi", "spec.mpiImplementation"),
+        ("MPIJob", "spec.mpiReplicaSpecs.worker", {}, "spec.mpiReplicaSpecs"),
+        ("MPIJob", "spec.mpiReplicaSpecs.Launcher", GONE, "spec.mpiReplicaSpecs"),
+        ("MPIJob", CONTAINERS, [], CONTAINERS),
+        ("MPIJob", "apiVersion", "kubeflow.org/v1", "apiVersion"),
+        ("MPIJob", "spec", GONE, "spec"),
+        ("JobSet", "spec.network.enableDnsHostnames", True, "spec.network"),
+        ("JobSet", "spec.successPolicy.operator", "all", "spec.successPolicy.operator"),
+        ("JobSet", "spec.replicatedJobs", [], "spec.replicatedJobs"),
+    ],
+)
+def test_one_mistake_is_found_with_its_place(
+    kind: str, path: str, value: object, where: str
+) -> None:
+    document = part = _manifest(kind)
+    *before, last = path.split(".")
+    for name in before:
+        part = part[name]
+    if value is GONE:
+        del part[last]
+    else:
+        part[last] = value
+    with pytest.raises(InputError) as raised:
+        check_manifest(document)
+    place = raised.value.where or ""
+    assert place == where if kind == "JobSet" else place.startswith(where)
+
+
+def test_other_kinds_are_not_judged() -> None:
+    check_manifest({"apiVersion": "v1", "kind": "ConfigMap", "data": {}})
+
+
+ROOT = Path(__file__).parents[3]
+GUIDES = sorted((ROOT / "docs" / "guides").glob("launching/*.md"))
+RENDER = "$ nccltune launch render "
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+
+
+def blocks(page: Path, language: str = "") -> Iterator[str]:
+    """Yield the text between fences."""
+    for match in re.finditer(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.M | re.S):
+        if match[1] == language:
+            yield match[2]
+
+
+def rendered(page: Path) -> list[str]:
+    """Return the blocks that show a command with what it renders."""
+    return [block for block in blocks(page) if block.startswith(RENDER)]
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_what_a_guide_renders_is_what_is_rendered(
+    page: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    # For root a command has another option, and in an allocation Slurm has another line.
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    shown = rendered(page)
+    assert shown, "a guide shows what is started"
+    for block in shown:
+        line, _, text = block.partition("\n")
+        done = CliRunner().invoke(cli, shlex.split(line.removeprefix("$ nccltune ")))
+        assert done.exit_code == 0, done.output
+        assert done.stdout == text, line
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_the_jobs_of_a_guide_are_the_shipped_ones(page: Path) -> None:
+    shipped = [path.read_text() for path in (ROOT / "examples" / "jobs").glob("*.toml")]
+    for block in blocks(page, "toml"):
+        if block.startswith("#"):
+            assert block in shipped
+
+
+def test_every_launcher_has_its_guide() -> None:
+    index = (ROOT / "docs" / "guides" / "launching.md").read_text()
+    named = set(re.findall(r"\(launching/([a-z-]+)\.md\)", index))
+    assert named >= {page.stem for page in GUIDES} | {"one-machine", "openmpi", "hydra", "slurm"}
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(page.read_text()):
+        assert (page.parent / target).is_file(), target

@@ -173,11 +173,7 @@ def test_a_verdict_needs_evidence(
             "drop",
             "NCCL runs tree/ll without",
         ),
-        (
-            Machine(lambda size: 0.8 if size > 8 * K else 1.6),
-            "drop",
-            "slower: 0.80x at 16 KiB",
-        ),
+        (Machine(lambda size: 0.8 if size > 8 * K else 1.6), "drop", "slower: 0.80x at 16 KiB"),
     ],
 )
 def test_what_ran_is_evidence_too(machine: Machine, verdict: str, words: str) -> None:

@@ -26,18 +26,7 @@ from nccltune.prove.plan import ProofPlan
 from nccltune.prove.result import ProofPass
 from nccltune.prove.sizes import ProvenCalls, applies, sizes_to_prove, taken
 from nccltune.workload.demand import Demand
-from tests.unit.prove.proofs import (
-    GRID,
-    RULE,
-    SCALE,
-    K,
-    M,
-    Machine,
-    drive,
-    plan_for,
-    proven,
-    rule,
-)
+from tests.unit.prove.proofs import GRID, RULE, SCALE, K, M, Machine, drive, plan_for, proven, rule
 
 ALLREDUCE = Collective.ALLREDUCE
 

@@ -8,12 +8,7 @@ import pytest
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
 from nccltune.reference.alike import gpu_class
-from nccltune.reference.curves import (
-    ReferenceCurve,
-    add_curves,
-    published_curves,
-    read_curves,
-)
+from nccltune.reference.curves import ReferenceCurve, add_curves, published_curves, read_curves
 
 
 def curve(points: tuple[tuple[int, float], ...], **facts: object) -> ReferenceCurve:

@@ -28,10 +28,7 @@ def curve(system: str, gb_per_s: float, *, size: int = SIZE, **facts: object) ->
 
 
 def placed(
-    gb_per_s: float,
-    curves: list[ReferenceCurve],
-    system: SystemShown = TWO_NODES,
-    size: int = SIZE,
+    gb_per_s: float, curves: list[ReferenceCurve], system: SystemShown = TWO_NODES, size: int = SIZE
 ) -> Placement:
     gpus = system.gpus or 1
     time_us = size / (gb_per_s * 1e3) * 2 * (gpus - 1) / gpus

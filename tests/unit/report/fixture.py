@@ -24,23 +24,10 @@ from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.platform import Platform
 from nccltune.model.rule import Rule, RuleState
 from nccltune.model.scale import Scale
-from nccltune.prove.result import (
-    Proof,
-    ProofGroup,
-    ProvenSize,
-    RuleProof,
-    RuleVerdict,
-)
+from nccltune.prove.result import Proof, ProofGroup, ProvenSize, RuleProof, RuleVerdict
 from nccltune.report.build import build
 from nccltune.report.data import Commands, Report
-from nccltune.tune.result import (
-    Decision,
-    LeftAlone,
-    RuleEvidence,
-    TunedGroup,
-    TuneOptions,
-    Tuning,
-)
+from nccltune.tune.result import Decision, LeftAlone, RuleEvidence, TunedGroup, TuneOptions, Tuning
 from tests.unit.prove.proofs import empty_proof
 
 SIZES = [1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 26]

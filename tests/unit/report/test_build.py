@@ -100,10 +100,7 @@ def test_a_finding_shows_only_on_the_condition_that_its_sentence_names() -> None
     whole = analysis()
     plain = whole.conditions[1]
     shown = built(replace(whole, conditions=[plain, in_place(plain)]))
-    assert [item.label for item in shown.conditions] == [
-        "all-reduce",
-        "all-reduce, in place",
-    ]
+    assert [item.label for item in shown.conditions] == ["all-reduce", "all-reduce, in place"]
     assert shown.findings[1].conditions == ["condition-1"]
     # The rules hold for both: a tuner does not know whether a call is in place.
     assert [item.group for item in shown.conditions] == ["group-1", "group-1"]

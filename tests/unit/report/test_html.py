@@ -83,16 +83,7 @@ def test_the_verdict_comes_first(page: Page) -> None:
 
 def test_sections_stand_in_the_order_of_reading(page: Page) -> None:
     sections = [attributes["id"] for attributes, _ in page.all("section")]
-    assert sections == [
-        "verdict",
-        "curve",
-        "map",
-        "rules",
-        "left",
-        "platform",
-        "findings",
-        "next",
-    ]
+    assert sections == ["verdict", "curve", "map", "rules", "left", "platform", "findings", "next"]
 
 
 def test_rules_stand_with_range_choice_gain_interval_n_certainty_and_reason(page: Page) -> None:
@@ -299,10 +290,7 @@ def test_hyphenated_names_are_kept_whole() -> None:
 def test_a_size_at_which_nothing_was_compared_has_no_gain_and_no_fastest_choice() -> None:
     made = tuning()
     groups = [
-        replace(
-            group,
-            left_alone=[replace(left, compared=False) for left in group.left_alone],
-        )
+        replace(group, left_alone=[replace(left, compared=False) for left in group.left_alone])
         for group in made.groups
     ]
     page = built(tuned=replace(made, groups=groups))

@@ -9,7 +9,7 @@ from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.rule import RuleState
 from nccltune.model.scale import Scale
-from nccltune.prove.result import RemovedRule
+from nccltune.prove.result import Proof, RemovedRule
 from nccltune.report.remarks import grouped
 from nccltune.report.verdict import group_summary, notes, proven_gains, verdict
 from nccltune.tune.result import TunedGroup
@@ -34,29 +34,96 @@ def without_default(group: TunedGroup) -> TunedGroup:
     return change(group, decisions=decisions, rules=rules, expected_gain=None)
 
 
-def test_a_gain_is_named_with_its_range() -> None:
-    sentence, tone = verdict(analysis(), [RULED, ALONE])
-    assert sentence == (
-        "1 rule is expected to make all-reduce 1.50x faster between 1 and 16 KiB. 1 more candidate "
-        "for all-reduce, not proven: the gain is not sure yet. No other size improved by more than "
-        "noise; those keep NCCL's default."
-    )
-    assert tone == "gain"
+OTHERS_KEEP = "All other sizes keep NCCL's default."
 
 
-def test_one_rule_takes_the_singular() -> None:
-    one = change(RULED, rules=RULED.rules[:1])
-    assert words(one).startswith(
-        "1 rule is expected to make all-reduce 1.50x faster between 1 and 16 KiB"
-    )
+@pytest.mark.parametrize(
+    ("groups", "start", "tone"),
+    [
+        (
+            [RULED, ALONE],
+            "1 rule is expected to make all-reduce 1.50x faster between 1 and 16 KiB. 1 more "
+            "candidate for all-reduce, not proven: the gain is not sure yet. No other size "
+            "improved by more than noise; those keep NCCL's default.",
+            "gain",
+        ),
+        (
+            [change(RULED, rules=RULED.rules[:1])],
+            "1 rule is expected to make all-reduce 1.50x faster between 1 and 16 KiB",
+            "gain",
+        ),
+        (
+            [RULED, change(RULED, collective=Collective.ALLGATHER, expected_gain=1.8)],
+            "2 rules are expected to make all-gather 1.80x and all-reduce 1.50x faster where they "
+            "apply. ",
+            "gain",
+        ),
+        (
+            [doubtful(RULED), ALONE],
+            "2 candidates for all-reduce, none proven: the gain is not sure yet. " + OTHERS_KEEP,
+            "unknown",
+        ),
+        (
+            [without_default(RULED)],
+            "2 candidates for all-reduce, none proven: the gain is unknown, because the default "
+            "was not measured. " + OTHERS_KEEP,
+            "unknown",
+        ),
+        (
+            [ALONE],
+            "No rule is needed: NCCL's default is right everywhere, within noise (1.1 %); nothing "
+            "is changed.",
+            "right",
+        ),
+        ([], "No rules: nothing was compared", "unknown"),
+        (
+            [change(ALONE, noise_source="assumed")],
+            "No rules: nothing beats NCCL's default by more",
+            "unknown",
+        ),
+        ([without_default(ALONE)], "No rules: there is no default to beat", "unknown"),
+        (
+            [change(ALONE, left_alone=[replace(x, compared=False) for x in ALONE.left_alone])],
+            "No rules: only NCCL's default was measured, so nothing was compared with it.",
+            "unknown",
+        ),
+    ],
+)
+def test_what_rules_are_expected_to_do(groups: list[TunedGroup], start: str, tone: str) -> None:
+    sentence, found = verdict(analysis(), groups)
+    assert sentence.startswith(start)
+    assert not start.endswith(".") or sentence == start, "a whole sentence is all that is said"
+    assert found == tone
 
 
-def test_several_gains_come_largest_first() -> None:
-    other = change(RULED, collective=Collective.ALLGATHER, expected_gain=1.8)
-    assert words(RULED, other).startswith(
-        "2 rules are expected to make all-gather 1.80x and all-reduce 1.50x faster where they "
-        "apply. "
-    )
+@pytest.mark.parametrize(
+    ("groups", "proved", "start", "tone"),
+    [
+        (
+            [RULED, ALONE],
+            proof(replay="x"),
+            "Proven in a replay: 2 rules make all-reduce 1.39x faster",
+            "gain",
+        ),
+        (
+            [RULED, ALONE],
+            proof(second="open", slower=1),
+            "Proven: 1 rule makes all-reduce 1.50x faster between 1 and 58.6 KiB. 1 size is slower "
+            "than the default. 1 more is not proven. ",
+            "gain",
+        ),
+        (
+            [ALONE],
+            replace(proof(), rules=[], dropped=[RemovedRule(RULED.rules[0].rule, "slower")]),
+            "No rule held in the proof: 1 rule was removed.",
+            "unknown",
+        ),
+    ],
+)
+def test_what_a_proof_found(groups: list[TunedGroup], proved: Proof, start: str, tone: str) -> None:
+    sentence, found = verdict(analysis(), groups, proved)
+    assert sentence.startswith(start)
+    assert found == tone
 
 
 def test_more_than_three_collectives_are_counted() -> None:
@@ -79,9 +146,8 @@ def test_scales_and_registration_are_named_where_they_differ() -> None:
 
 
 def test_the_rest_is_called_right_only_where_that_is_known() -> None:
-    left = "All other sizes keep NCCL's default."
-    assert left not in words(RULED, ALONE)
-    assert left in words(RULED, change(ALONE, noise_source="assumed"))
+    assert OTHERS_KEEP not in words(RULED, ALONE)
+    assert OTHERS_KEEP in words(RULED, change(ALONE, noise_source="assumed"))
     crossed = Finding(
         kind=FindingKind.BAD_CROSSOVER,
         sentence="x",
@@ -91,23 +157,7 @@ def test_the_rest_is_called_right_only_where_that_is_known() -> None:
         max_bytes=SIZES[2],
     )
     worse = replace(analysis(), findings=[crossed])
-    assert left in words(RULED, ALONE, of=worse)
-
-
-def test_rules_of_assumed_noise_are_called_not_sure() -> None:
-    assert words(doubtful(RULED), ALONE) == (
-        "2 candidates for all-reduce, none proven: the gain is not sure yet. All other sizes keep "
-        "NCCL's default."
-    )
-
-
-def test_without_a_default_the_gain_is_unknown() -> None:
-    sentence, tone = verdict(analysis(), [without_default(RULED)])
-    assert sentence == (
-        "2 candidates for all-reduce, none proven: the gain is unknown, because the default was "
-        "not measured. All other sizes keep NCCL's default."
-    )
-    assert tone == "unknown"
+    assert OTHERS_KEEP in words(RULED, ALONE, of=worse)
 
 
 def test_candidates_at_several_scales_are_named_by_collective() -> None:
@@ -118,29 +168,6 @@ def test_candidates_at_several_scales_are_named_by_collective() -> None:
     ]
     assert words(*groups).startswith("6 candidates for all-reduce, none proven: ")
     assert "(2 nodes, 4 ranks)" in words(*groups[:2])
-
-
-def test_nothing_to_do_is_said_plainly() -> None:
-    sentence, tone = verdict(analysis(), [ALONE])
-    assert sentence == (
-        "No rule is needed: NCCL's default is right everywhere, within noise (1.1 %); nothing is "
-        "changed."
-    )
-    assert tone == "right"
-
-
-@pytest.mark.parametrize(
-    ("groups", "start"),
-    [
-        ([], "No rules: nothing was compared"),
-        ([change(ALONE, noise_source="assumed")], "No rules: nothing beats NCCL's default by more"),
-        ([without_default(ALONE)], "No rules: there is no default to beat"),
-    ],
-)
-def test_no_rules_says_why(groups: list[TunedGroup], start: str) -> None:
-    sentence, tone = verdict(analysis(), groups)
-    assert sentence.startswith(start)
-    assert tone == "unknown"
 
 
 def test_an_empty_study_is_no_success() -> None:
@@ -187,19 +214,6 @@ def test_a_proof_makes_the_headline_state_what_was_proven() -> None:
     )
 
 
-def test_a_replay_proves_only_a_replay() -> None:
-    sentence, _ = verdict(analysis(), [RULED, ALONE], proof(replay="x"))
-    assert sentence.startswith("Proven in a replay: 2 rules make all-reduce 1.39x faster")
-
-
-def test_what_a_proof_left_open_or_found_slower_is_counted() -> None:
-    sentence, _ = verdict(analysis(), [RULED, ALONE], proof(second="open", slower=1))
-    assert sentence.startswith(
-        "Proven: 1 rule makes all-reduce 1.50x faster between 1 and 58.6 KiB. 1 size is slower "
-        "than the default. 1 more is not proven."
-    )
-
-
 def test_a_proof_of_other_rules_proves_nothing_here() -> None:
     moved = replace(RULED.rules[0].rule, max_bytes=50_000)
     rules = [replace(RULED.rules[0], rule=moved), RULED.rules[1]]
@@ -212,20 +226,3 @@ def test_a_proof_without_a_gain_leaves_the_expectation_and_says_so() -> None:
     sentence, _ = verdict(analysis(), [RULED], proof(first="open", second="open"))
     assert sentence.startswith("1 rule is expected to make")
     assert "The proof has not confirmed a gain." in sentence
-
-
-def test_rules_that_a_proof_removed_are_no_success() -> None:
-    rule = RULED.rules[0].rule
-    nothing = replace(proof(), rules=[], dropped=[RemovedRule(rule, "slower")])
-    sentence, tone = verdict(analysis(), [ALONE], nothing)
-    assert sentence.startswith("No rule held in the proof: 1 rule was removed.")
-    assert tone == "unknown"
-
-
-def test_only_a_default_is_no_proof_that_it_is_right() -> None:
-    left = [replace(item, compared=False) for item in ALONE.left_alone]
-    sentence, tone = verdict(analysis(), [change(ALONE, left_alone=left)])
-    assert sentence == (
-        "No rules: only NCCL's default was measured, so nothing was compared with it."
-    )
-    assert tone == "unknown"

@@ -143,8 +143,7 @@ def test_a_size_between_measured_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "ranks", "calls"),
-    [(2, 16, 1), (0, 16, 1), (4, 16, 0), (2, 8, 0), (0, 0, 0)],
+    ("nodes", "ranks", "calls"), [(2, 16, 1), (0, 16, 1), (4, 16, 0), (2, 8, 0), (0, 0, 0)]
 )
 def test_only_calls_of_the_scale_count(nodes: int, ranks: int, calls: int) -> None:
     job = _job((4 * K, 1, 400.0, None), step_us=1000.0, nodes=nodes, ranks=ranks)

@@ -20,8 +20,7 @@ Examples:
 @verb(epilog=EPILOG)
 @options("--format", "--plugin")
 @option(
-    "--nccl-version",
-    more=" on the nodes: prints what it needs  [default: one that takes a path]",
+    "--nccl-version", more=" on the nodes: prints what it needs  [default: one that takes a path]"
 )
 def command(form: "LineFormat", plugin: Path | None, nccl_version: str | None) -> None:
     """Print the settings that make stock NCCL load the network plugin for TCP.

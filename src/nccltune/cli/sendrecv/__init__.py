@@ -28,11 +28,7 @@ _MOVED = {
 
 
 @click.group(
-    cls=LazyGroup,
-    sections=SECTIONS,
-    package="nccltune.cli.sendrecv",
-    moved=_MOVED,
-    epilog=EPILOG,
+    cls=LazyGroup, sections=SECTIONS, package="nccltune.cli.sendrecv", moved=_MOVED, epilog=EPILOG
 )
 def command() -> None:
     """Measure and deploy what makes sends and receives faster."""

@@ -36,11 +36,7 @@ _MOVED = {
 
 
 @click.group(
-    cls=LazyGroup,
-    sections=SECTIONS,
-    package="nccltune.cli.topo",
-    moved=_MOVED,
-    epilog=EPILOG,
+    cls=LazyGroup, sections=SECTIONS, package="nccltune.cli.topo", moved=_MOVED, epilog=EPILOG
 )
 def command() -> None:
     """Read, draw and write what NCCL takes a machine's hardware to be."""

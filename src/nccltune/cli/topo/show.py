@@ -22,11 +22,7 @@ Examples:
 @click.argument("what", required=False, type=PATH, metavar="[FILE|STUDY]")
 @option("--nccl-version", more=" whose rules hold  [default: the newest known]")
 @option("--env", "settings", more=", here one that changes paths: NCCL_NET_GDR_LEVEL=SYS.")
-def command(
-    what: Path | None,
-    nccl_version: str | None,
-    settings: tuple[str, ...],
-) -> None:
+def command(what: Path | None, nccl_version: str | None, settings: tuple[str, ...]) -> None:
     """Show a machine as NCCL sees it: what hangs on what, what each link carries and how that was
     derived, and the type of NCCL's path between every two GPUs and NICs.
 

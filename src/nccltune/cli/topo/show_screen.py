@@ -48,7 +48,10 @@ def layout(graph: LinkGraph) -> TreeLayout:
         children = [
             branch(down.target, down)
             for down in leaving[name]
-            if down.kind in kinds and down.target not in seen and not _is_up(down, vertices)
+            if down.kind in kinds
+            and down.target not in seen
+            # A CPU is a root, so it is no child.
+            and vertices[down.target].kind is not NodeKind.CPU
         ]
         # NICs come last. The other children keep the order of the file.
         children.sort(key=lambda child: child.vertex.kind is NodeKind.NIC)
@@ -68,11 +71,6 @@ def layout(graph: LinkGraph) -> TreeLayout:
         known.add((link.source, link.target, link.kind))
         across.append(link)
     return TreeLayout(trees, tuple(across))
-
-
-def _is_up(link: Link, vertices: dict[str, Vertex]) -> bool:
-    """Return whether a link leads to a CPU. A CPU is a root, so it is no child."""
-    return vertices[link.target].kind is NodeKind.CPU
 
 
 def headline(graph: LinkGraph, *, detected: bool = False) -> str:

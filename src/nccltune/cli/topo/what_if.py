@@ -31,21 +31,13 @@ _NODES = click.IntRange(1, 1 << 20)
 @click.argument("path", metavar="FILE|STUDY", type=PATH)
 @click.argument("settings", nargs=-1, metavar="[NAME=VALUE...]")
 @option(
-    "--nodes",
-    type=_NODES,
-    default=1,
-    show_default=True,
-    more=" like this one that there are now.",
+    "--nodes", type=_NODES, default=1, show_default=True, more=" like this one that there are now."
 )
 @option("--gpus", type=click.IntRange(1, 1 << 10), more="  [default: all]")
 @option("--collective", default="allreduce", show_default=True, more=" that is run.")
 @option("--env", "environment", more=" that is in force now.")
 @option("--nccl-version", more="  [default: the newest known]")
-@click.option(
-    "--calibration",
-    help="Own figures of what links reach  [default: built in]",
-    **FILE,
-)
+@click.option("--calibration", help="Own figures of what links reach  [default: built in]", **FILE)
 @click.option(
     "--gdr-read",
     type=click.Choice(["on", "off"]),
@@ -79,13 +71,7 @@ _NODES = click.IntRange(1, 1 << 20)
     metavar="PLACE=DEVICE,...",
     help="A PCIe switch there, with GPU0, mlx5_0 and so on below it.",
 )
-@click.option(
-    "--to-nodes",
-    type=_NODES,
-    multiple=True,
-    metavar="N",
-    help="So many nodes.",
-)
+@click.option("--to-nodes", type=_NODES, multiple=True, metavar="N", help="So many nodes.")
 @binds(request="nccltune.app.topo_what_if:WhatIfRequest")
 def command(request: WhatIfRequest, gdr_read: str | None) -> None:
     """Compute what a change would do to the bandwidth of a collective, and how to prove it.

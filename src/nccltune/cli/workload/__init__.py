@@ -13,11 +13,7 @@ Examples:
   nccltune workload show traces/
   nccltune tune studies/h200x4 --workload traces/
 """
-SECTIONS = {
-    "Verbs": {
-        "show": "show bytes, calls and time by communicator, collective and size",
-    }
-}
+SECTIONS = {"Verbs": {"show": "show bytes, calls and time by communicator, collective and size"}}
 """Every verb with its one-line help."""
 
 

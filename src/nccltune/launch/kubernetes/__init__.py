@@ -3,8 +3,7 @@
 
 kubectl.py  call kubectl, and read its errors
 schema.py   the fields of an MPIJob and a JobSet
-run.py      create, watch and delete a job
+run.py      create, watch and delete a job; save what a failed one leaves
 seen.py     the state of a job and its pods, from kubectl's JSON
 log.py      the log of a pod while it grows
-collect.py  save the pods, events and logs of a failed job
 """

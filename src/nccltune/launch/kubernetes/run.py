@@ -14,14 +14,20 @@ import msgspec
 
 from nccltune.launch.follow import Follower
 from nccltune.launch.job import Job
-from nccltune.launch.kubernetes.collect import collect
 from nccltune.launch.kubernetes.kubectl import Kubectl, refusal
 from nccltune.launch.kubernetes.log import PodLog
-from nccltune.launch.kubernetes.seen import KINDS, LAUNCHER, Pod, launcher_of, pods_of, snapshot_of
-from nccltune.launch.process import signal_of
+from nccltune.launch.kubernetes.seen import (
+    KINDS,
+    LAUNCHER,
+    JobKind,
+    Pod,
+    launcher_of,
+    pods_of,
+    snapshot_of,
+)
 from nccltune.launch.state import RunEnd, RunState
 from nccltune.model.errors import LaunchError, PlatformError
-from nccltune.native.child import Child, start
+from nccltune.native.child import Child, signal_of, start
 
 POLL_S = 2.0
 _STEP_S = 0.1
@@ -35,6 +41,7 @@ LOST_LIMIT_S = 60.0
 DELETE_LIMIT_S = 60.0
 SILENT_LIMIT_S = 5.0
 """Seconds to wait for pods whose node does not answer, which end only when it does."""
+_WORKERS_LINES = 1000
 
 
 class Created(NamedTuple):
@@ -327,3 +334,37 @@ def _created(out: bytes) -> Created | None:
         return Created(metadata["name"], namespace, metadata["uid"], born)
     except (msgspec.MsgspecError, KeyError, TypeError):
         return None
+
+
+def collect(kubectl: Kubectl, kind: JobKind, job: str, born: str, folder: Path) -> None:
+    """Write `pods.json`, `events.txt` and the ends of the workers' logs to `folder`.
+
+    What cannot be read, and events before `born`, of an earlier job, are left out. Raises
+    PlatformError without kubectl, OSError if a file cannot be written.
+    """
+    listed, _ = kubectl.read("get", "pods", "-l", f"{kind.job_label}={job}")
+    if listed is not None:
+        raw = msgspec.json.format(msgspec.json.encode(listed), indent=2)
+        (folder / "pods.json").write_bytes(raw)
+        for pod in pods_of(listed, kind):
+            if pod.role == LAUNCHER or not pod.started:
+                continue
+            answer = kubectl.ask("logs", pod.name, f"--tail={_WORKERS_LINES}")
+            if answer.status == 0 and answer.out.strip():
+                (folder / f"{pod.name}.txt").write_bytes(answer.out)
+    events, _ = kubectl.read("get", "events", "--sort-by=.metadata.creationTimestamp")
+    lines = [
+        f"{item.get('lastTimestamp') or item.get('eventTime') or '-'}  {about.get('kind')} "
+        f"{about.get('name')}  {item.get('reason')}: {item.get('message')}\n"
+        for item in (events or {}).get("items") or []
+        if (about := item.get("involvedObject") or {})
+        and (item["metadata"].get("creationTimestamp") or "") >= born
+        and _is_of(job, str(about.get("name")))
+    ]
+    if lines:
+        (folder / "events.txt").write_text("".join(lines), encoding="utf-8")
+
+
+def _is_of(job: str, name: str) -> bool:
+    """Return whether `name` is the job or an object made for it; `JOB-2` is another job."""
+    return name == job or name.startswith((f"{job}-launcher", f"{job}-worker"))

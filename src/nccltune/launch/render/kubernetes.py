@@ -136,11 +136,7 @@ def _mpi_job(job: Job, *, held: bool) -> tuple[dict[str, Any], list[CommandPart]
         "launcherCreationPolicy": "WaitForWorkersReady",
         "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": 0},
         "mpiReplicaSpecs": {
-            "Launcher": {
-                "replicas": 1,
-                "restartPolicy": "Never",
-                "template": {"spec": launcher},
-            },
+            "Launcher": {"replicas": 1, "restartPolicy": "Never", "template": {"spec": launcher}},
             "Worker": {
                 "replicas": job.nodes,
                 "restartPolicy": "Never",

@@ -170,10 +170,7 @@ class CollectivePlan:
         self.options = options
         self.timings = Timings(
             Condition(
-                grid.collective,
-                scale,
-                registered=calls.registered,
-                group_calls=calls.group_calls,
+                grid.collective, scale, registered=calls.registered, group_calls=calls.group_calls
             )
         )
         self.stage = "explore"

@@ -142,9 +142,7 @@ class Plan:
     def _estimator(self, key: PlanKey) -> TimeEstimator:
         if key not in self._estimators:
             self._estimators[key] = TimeEstimator(
-                self._plans[key].timings,
-                self._predictions.get(key, {}),
-                self._iterations[key],
+                self._plans[key].timings, self._predictions.get(key, {}), self._iterations[key]
             )
         return self._estimators[key]
 

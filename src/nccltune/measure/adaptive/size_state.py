@@ -192,11 +192,7 @@ def _rounds(timings: Timings, size: int) -> set[int]:
 
 
 def _state(
-    size: int,
-    rounds: int,
-    ordered: Sequence[Mapping[Choice, Estimate]],
-    place: int,
-    toll: float,
+    size: int, rounds: int, ordered: Sequence[Mapping[Choice, Estimate]], place: int, toll: float
 ) -> SizeState:
     here = {
         choice: estimate

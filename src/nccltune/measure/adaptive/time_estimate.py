@@ -39,10 +39,7 @@ class TimeEstimator:
     """
 
     def __init__(
-        self,
-        timings: Timings,
-        predictions: Predictions,
-        decided: Mapping[int, int] | None = None,
+        self, timings: Timings, predictions: Predictions, decided: Mapping[int, int] | None = None
     ) -> None:
         self._curves = Curves(timings)
         self._predictions = predictions

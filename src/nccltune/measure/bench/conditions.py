@@ -42,11 +42,7 @@ PLAIN = CallKind()
 
 def conditions(collective: Collective) -> tuple[str, str | None, int | None]:
     """Return the data type, reduction and root that a collective is measured with, if any."""
-    return (
-        DTYPE,
-        REDOP if collective in _REDUCING else None,
-        0 if collective in _ROOTED else None,
-    )
+    return (DTYPE, REDOP if collective in _REDUCING else None, 0 if collective in _ROOTED else None)
 
 
 _RESTRICTING = {

@@ -96,12 +96,7 @@ def nccl_settings(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def check_same_platform(
-    study: Study,
-    now: Platform,
-    *,
-    hint: str = OTHER_STUDY,
-) -> None:
+def check_same_platform(study: Study, now: Platform, *, hint: str = OTHER_STUDY) -> None:
     """Raise StudyError, with `hint`, if the study's measurements are not of `now`."""
     if not study.platform_path.exists():
         if study.samples_path.exists():

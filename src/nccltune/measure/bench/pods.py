@@ -64,10 +64,7 @@ class Pods:
     """A Kubernetes job whose pods wait for commands, created at the first; `close` deletes it."""
 
     def __init__(
-        self,
-        job: Job,
-        on_line: Callable[[str], None],
-        environment: Mapping[str, str] = os.environ,
+        self, job: Job, on_line: Callable[[str], None], environment: Mapping[str, str] = os.environ
     ) -> None:
         """Check the job, but create nothing; `job.program` is ignored. Raises InputError."""
         self._job = replace(job, program=[BENCH])

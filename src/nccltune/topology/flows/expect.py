@@ -65,7 +65,7 @@ _LOADED_MEMORY = 0.4
 """The same for host memory, half of whose modules may be missing."""
 MOST_NODES = 1 << 20
 _WRITE_DUMP = "have NCCL write the whole machine: NCCL_TOPO_DUMP_FILE=topo.xml"
-_KEPT = 32
+_KEPT = 128
 """Number of cached searches. A search takes a second; what-if, doctor and reports repeat it."""
 
 

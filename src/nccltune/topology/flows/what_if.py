@@ -160,13 +160,9 @@ def suggested_changes(case: WhatIfCase, now: Expected) -> list[WhatIfChange]:
     if by_network and len(names) > 1:
         half = names[: len(names) // 2]
         found.append(
-            WhatIfChange(f"{len(half)} of {len(names)} NICs", {"NCCL_IB_HCA": _exactly(half)})
+            WhatIfChange(f"{len(half)} of {len(names)} NICs", {"NCCL_IB_HCA": "=" + ",".join(half)})
         )
     return found
-
-
-def _exactly(names: Sequence[str]) -> str:
-    return "=" + ",".join(names)
 
 
 def verification_commands(case: WhatIfCase, change: WhatIfChange, gpus: int) -> tuple[str, ...]:

@@ -308,6 +308,5 @@ def _refused(data: bytes, source: str) -> list[Issue]:
 def _sorted(issues: list[Issue], order: Sequence[str]) -> list[Issue]:
     places = {source: place for place, source in enumerate(order)}
     return sorted(
-        issues,
-        key=lambda one: (places[one.source], _ORDER.index(one.severity), one.line or 0),
+        issues, key=lambda one: (places[one.source], _ORDER.index(one.severity), one.line or 0)
     )

@@ -35,13 +35,14 @@ _DONE: SearchStep = iter(())
 
 def _run_step(first: SearchStep) -> None:
     """Run a step and all steps nested in it, with a stack instead of recursion."""
-    inside = [first]
-    while inside:
-        part = next(inside[-1], _DONE)
+    outer, step = [_DONE], first
+    while step is not _DONE:
+        part = next(step, _DONE)
         if part is _DONE:
-            inside.pop()
+            step = outer.pop()
         elif part is not None:
-            inside.append(part)
+            outer.append(step)
+            step = part
 
 
 class SearchAttempts:
@@ -269,8 +270,7 @@ class SearchAttempts:
         size = self.size
         if step == size:
             return self._complete()
-        del self.gpus[step:]
-        self.gpus.append(gpu)
+        self.gpus[step:] = (gpu,)
         if step == to_net:
             return self._to_net(gpu, step, to_first, order)
         if step < size - 1:
@@ -284,8 +284,7 @@ class SearchAttempts:
 
         Nearly all time is spent here, so `_book` and `_release` are inlined.
         """
-        left = self.left
-        open_routes = self._open[gpu]
+        left, routes, open_routes = self.left, self.node.gpu_gpu[gpu], self._open[gpu]
         for following in self._next(gpu, step, to_net, order):
             if self.time <= 0:
                 return
@@ -298,11 +297,11 @@ class SearchAttempts:
             else:
                 for link, want in bookings:
                     left[link] -= want
-                hops = len(self.node.gpu_gpu[gpu][following].links)
+                hops, used = len(routes[following].links), self.used
                 self.hops += hops
-                self.used |= 1 << following
+                self.used = used | 1 << following
                 yield self._at(following, step + 1, to_net, to_first, order)
-                self.used &= ~(1 << following)
+                self.used = used
                 self.hops -= hops
                 for link, want in bookings:
                     left[link] += want

@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
+import ctypes
 import os
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nccltune.measure.bench import process as bench_process
-from nccltune.measure.bench.conversation import BenchPoint, Measure
-from nccltune.measure.bench.process import Bench, Launch, command_lines
+from nccltune.measure.bench.conditions import restrictions
+from nccltune.measure.bench.conversation import BenchPoint, Measure, PointKey, RoundRequest
+from nccltune.measure.bench.process import LIBRARY, NVML, Bench, Launch, command_lines, visible_gpus
+from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, LaunchError, NccltuneError, PlatformError
+from tests.unit.builders import choice
 from tests.waiting import wait_until
 
 STAND_IN = Path(__file__).parents[1] / "stand_in.py"
@@ -193,3 +201,126 @@ def test_ranks_that_share_a_gpu_get_what_nccl_needs_for_it() -> None:
     with pytest.raises(PlatformError, match="one GPU alone") as error:
         command_lines(["bench"], Launch(gpus=1), 77)
     assert "‹ranks_per_gpu›" in (error.value.hint or "")
+
+
+ASK = RoundRequest(
+    Collective.ALLREDUCE, (1024, 4096, 9216), (DEFAULT, choice("tree/ll")), 3, check=True
+)
+
+
+def test_the_default_is_timed_twice() -> None:
+    keys = list(ASK.points())
+    assert len(keys) == 9
+    assert PointKey(Collective.ALLREDUCE, 4096, DEFAULT, 3, 1) in keys
+    assert PointKey(Collective.ALLREDUCE, 4096, choice("tree/ll"), 3, 1) not in keys
+
+
+@given(st.sets(st.sampled_from(list(ASK.points()))))
+def test_what_is_known_is_not_asked_for_and_all_else_is(known: set[PointKey]) -> None:
+    parts = ASK.without(known)
+    asked = [key for part in parts for key in part.points()]
+    assert len(asked) == len(set(asked))
+    assert set(asked) == set(ASK.points()) - known
+    assert all(part.check and part.round == 3 for part in parts)
+
+
+def test_nothing_missing_is_no_ask() -> None:
+    assert ASK.without(set(ASK.points())) == []
+    assert ASK.without(set()) == [ASK]
+
+
+def test_settings_that_restrict_choices_are_explained() -> None:
+    settings = {"NCCL_NVLS_ENABLE": "0", "NCCL_ALGO": "Ring", "NCCL_SOCKET_IFNAME": "lo"}
+    assert restrictions(settings) == [
+        "NCCL_ALGO=Ring (only these algorithms can be chosen)",
+        "NCCL_NVLS_ENABLE=0 (NVLink SHARP is off)",
+    ]
+    assert restrictions({"NCCL_NVLS_ENABLE": "1"}) == []
+
+
+def cuda(count: int, status: int = 0) -> SimpleNamespace:
+    def get_count(number: object) -> int:
+        _write(number, count)
+        return 0
+
+    return SimpleNamespace(cuInit=lambda _: status, cuDeviceGetCount=get_count)
+
+
+def nvml(count: int, *, mig: int = 0, status: int = 0) -> SimpleNamespace:
+    def get_count(number: object) -> int:
+        _write(number, count)
+        return 0
+
+    def mode(_: object, now: object, later: object) -> int:
+        _write(now, mig)
+        _write(later, mig)
+        return 0
+
+    return SimpleNamespace(
+        nvmlInit_v2=lambda: status,
+        nvmlShutdown=lambda: 0,
+        nvmlDeviceGetCount_v2=get_count,
+        nvmlDeviceGetHandleByIndex_v2=lambda *_: 0,
+        nvmlDeviceGetMigMode=mode,
+    )
+
+
+def _write(pointer: object, value: int) -> None:
+    pointer._obj.value = value  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def libraries(monkeypatch: pytest.MonkeyPatch) -> Callable[[Mapping[str, object]], None]:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def install(found: Mapping[str, object]) -> None:
+        def load(name: str) -> object:
+            if name not in found:
+                raise OSError(name)
+            return found[name]
+
+        monkeypatch.setattr(ctypes, "CDLL", load)
+
+    return install
+
+
+Install = Callable[[Mapping[str, object]], None]
+
+
+def test_nvml_counts_whole_gpus(libraries: Install) -> None:
+    libraries({NVML: nvml(4), LIBRARY: cuda(9)})
+    assert visible_gpus("hint") == 4
+
+
+@pytest.mark.parametrize("broken", [{}, {NVML: nvml(0)}, {NVML: nvml(4, status=9)}])
+def test_cuda_counts_where_nvml_cannot(libraries: Install, broken: dict[str, object]) -> None:
+    libraries({**broken, LIBRARY: cuda(3)})
+    assert visible_gpus("hint") == 3
+
+
+def test_cuda_counts_instances(libraries: Install) -> None:
+    libraries({NVML: nvml(4, mig=1), LIBRARY: cuda(1)})
+    assert visible_gpus("hint") == 1
+
+
+def test_cuda_counts_what_is_left_visible(
+    libraries: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    libraries({NVML: nvml(4), LIBRARY: cuda(2)})
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    assert visible_gpus("hint") == 2
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        ({}, "libcuda.so.1 could not be opened"),
+        ({LIBRARY: cuda(0)}, "CUDA sees none"),
+        ({LIBRARY: cuda(4, status=100)}, "error 100"),
+    ],
+)
+def test_no_gpu_is_reported(libraries: Install, found: dict[str, object], text: str) -> None:
+    libraries(found)
+    with pytest.raises(PlatformError, match=text) as caught:
+        visible_gpus("the way out")
+    assert caught.value.hint == "the way out"

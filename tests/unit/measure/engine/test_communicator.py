@@ -54,12 +54,7 @@ def sweep(
     )
     record = PointRecord(Study.create(path), bench.hello)
     return PlanRun(
-        plan,
-        real,
-        record,
-        watcher or Watching(),
-        budget_s=wanted.budget_s,
-        seed=wanted.seed,
+        plan, real, record, watcher or Watching(), budget_s=wanted.budget_s, seed=wanted.seed
     ).run()
 
 

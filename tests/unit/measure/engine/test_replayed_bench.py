@@ -164,10 +164,7 @@ def test_groups_are_replayed_as_recorded_and_their_pipe_ops_reach_the_rules(
 def test_known_properties_of_recorded_calls_must_match(recorded: Recorded) -> None:
     halves = {"dtype": "half"}
     lines = [sample(1), sample(2, **halves), sample(3, **halves, redop="max")]
-    rooted = [
-        sample(7, collective="reduce", root=0),
-        sample(8, collective="broadcast", root=-1),
-    ]
+    rooted = [sample(7, collective="reduce", root=0), sample(8, collective="broadcast", root=-1)]
     recorded.write([*lines, sample(4, registered=True), sample(5, graph=True), *rooted])
 
     def drawn(**more: Any) -> float | None:

@@ -5,14 +5,19 @@ The figures are round numbers, not the defaults. A Gen4 x16 link carries 24 GB/s
 """
 
 import functools
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
+from scipy.optimize import linprog
 
 from nccltune.model.choice import Algorithm
 from nccltune.model.collective import Collective
 from nccltune.topology.flows.calibration import COSTS, Calibration, Figure, defaults
-from nccltune.topology.flows.ceiling import Ceiling, ceiling
+from nccltune.topology.flows.ceiling import Ceiling, Demand, ceiling, max_min
 from nccltune.topology.flows.flows import Flows, algorithms, domain_flows, flows
 from nccltune.topology.flows.settings import flow_settings
 from nccltune.topology.hardware.links import LinkKind
@@ -307,3 +312,141 @@ def test_what_leaves_a_node_comes_in_elsewhere():
                 nodes if algorithm is Algorithm.RING else 2 * (nodes - 1) * ranks / (2 * ranks - 2)
             )
             assert out == pytest.approx(4 * each)
+
+
+A, B, C = {"a": 1.0}, {"b": 1.0}, {"c": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("demands", "capacity", "rates", "held_by", "used"),
+    [
+        ([Demand(A), Demand(A)], {"a": 10}, (5, 5), "aa", {"a": 10}),
+        # An example of Bertsekas and Gallager: two links, and one flow over both.
+        ([Demand(A | B), Demand(A), Demand(B)], {"a": 2, "b": 10}, (1, 1, 9), "aab", None),
+        # A cost above one eats more of the link.
+        ([Demand({"a": 1.25}), Demand(A)], {"a": 9}, (4, 4), "aa", None),
+        ([Demand(A, count=3), Demand(A | B)], {"a": 8, "b": 1}, (7 / 3, 1), "ab", None),
+        # An unused link is empty, and a dead one stops.
+        ([Demand(A)], {"a": 0, "b": 3}, (0,), "a", {"a": 0, "b": 0}),
+        # A link of width -1 stops a ring, whose other links then stay empty.
+        ([Demand(A | B)], {"a": -1.5, "b": 3}, (0,), "a", None),
+        (
+            [Demand({"a": 1, "b": 2, "c": 1}), Demand(C)],
+            {"a": 0, "b": 24, "c": 12},
+            (0, 12),
+            "ac",
+            {"a": 0, "b": 0, "c": 12},
+        ),
+        # Of links that fill together the one loaded most is named.
+        ([Demand({"a": 1, "b": 2, "c": 2})], {"a": 5, "b": 10, "c": 10}, (5,), "b", None),
+        ([], {"a": 1}, (), "", {"a": 0}),
+    ],
+)
+def test_shares(demands, capacity, rates, held_by, used):
+    shares = max_min(demands, capacity)
+    assert shares.rates == pytest.approx(rates)
+    assert shares.held_by == tuple(held_by)
+    assert used is None or shares.used == pytest.approx(used)
+
+
+def test_a_demand_without_a_bound_is_refused():
+    with pytest.raises(ValueError, match="no bound"):
+        max_min([Demand({"a": 0.0})], {"a": 1.0})
+
+
+LINKS = "abcdef"
+DEMANDS = st.lists(
+    st.builds(
+        Demand,
+        st.dictionaries(st.sampled_from(LINKS), st.floats(0.1, 4.0), min_size=1),
+        st.integers(1, 4),
+    ),
+    min_size=1,
+    max_size=6,
+)
+CAPACITY = st.fixed_dictionaries({name: st.floats(0.5, 500.0) for name in LINKS})
+
+
+@settings(max_examples=60, deadline=None)
+@given(DEMANDS, CAPACITY)
+def test_no_share_can_grow_without_shrinking_a_smaller_one(demands, capacity):
+    """This is the definition of max-min fairness: each demand uses a full link on which no other
+    demand has a higher rate."""
+    shares = max_min(demands, capacity)
+    used = {
+        name: sum(
+            demand.loads.get(name, 0.0) * demand.count * rate
+            for demand, rate in zip(demands, shares.rates, strict=True)
+        )
+        for name in LINKS
+    }
+    for name in LINKS:
+        assert used[name] <= capacity[name] * (1 + 1e-6)
+        assert used[name] == pytest.approx(shares.used[name])
+    for number, demand in enumerate(demands):
+        rate = shares.rates[number]
+        assert rate > 0
+        full = [name for name in demand.loads if used[name] >= capacity[name] * (1 - 1e-5)]
+        assert any(
+            all(
+                other <= rate * (1 + 1e-5)
+                for rival, other in zip(demands, shares.rates, strict=True)
+                if name in rival.loads
+            )
+            for name in full
+        )
+        assert shares.held_by[number] in full
+
+
+@settings(max_examples=60, deadline=None)
+@given(DEMANDS, CAPACITY)
+def test_shares_are_those_of_linear_programs(demands, capacity):
+    assert max_min(demands, capacity).rates == pytest.approx(linear_rates(demands, capacity))
+
+
+_HELD = 1e-7
+"""A demand with a multiplier above this cannot grow. The multipliers of one step add up to 1."""
+
+
+def linear_rates(demands: Sequence[Demand], capacity: Mapping[str, float]) -> list[float]:
+    """Return the rates of `demands`: maximize the smallest, fix the demands that cannot grow, and
+    repeat with the others."""
+    names = sorted(capacity)
+    # Scale by the largest capacity, because the solver's tolerances are absolute.
+    scale = max(capacity.values())
+    matrix = np.zeros((len(names), len(demands)))
+    for column, demand in enumerate(demands):
+        for name, load in demand.loads.items():
+            matrix[names.index(name), column] += load * demand.count
+    left = np.array([capacity[name] for name in names]) / scale
+    rates = np.zeros(len(demands))
+    rising = list(range(len(demands)))
+    while rising:
+        level, held = _step(matrix[:, rising], left)
+        stopped = [demand for demand, is_held in zip(rising, held, strict=True) if is_held]
+        rates[stopped] = level
+        left = np.maximum(left - matrix[:, stopped].sum(axis=1) * level, 0.0)
+        rising = [demand for demand in rising if demand not in stopped]
+    return [float(rate) * scale for rate in rates]
+
+
+def _step(matrix: np.ndarray, left: np.ndarray) -> tuple[float, list[bool]]:
+    """Return the level that all columns reach together, and the columns that end there.
+
+    The program is: maximize t where matrix x <= left and t <= x. The multiplier of `t <= x` is
+    positive only for a demand on a link that is full in every solution, so it ends at t. At least
+    one does.
+    """
+    links, demands = matrix.shape
+    above = np.hstack([-np.eye(demands), np.ones((demands, 1))])
+    answer = linprog(
+        np.append(np.zeros(demands), -1.0),
+        A_ub=np.vstack([np.hstack([matrix, np.zeros((links, 1))]), above]),
+        b_ub=np.append(left, np.zeros(demands)),
+        bounds=(0, None),
+        method="highs",
+    )
+    assert answer.status == 0
+    multipliers = -np.asarray(answer.ineqlin.marginals)[links:]
+    limit = min(_HELD, float(multipliers.max()))
+    return float(answer.x[-1]), [bool(one >= limit) for one in multipliers]

@@ -12,8 +12,7 @@ from nccltune.topology.flows.expect import expect
 from nccltune.topology.hardware.build import link_graph
 from nccltune.topology.hardware.change import devices_of
 from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out, nvlink_is_unknown
-from tests.unit.topology.samples import sample
-from tests.unit.topology.skeletons import L40S, NDV2, NDV4, NDV5, P4D, skeleton, skeleton_xml
+from tests.unit.topology.samples import L40S, NDV2, NDV4, NDV5, P4D, sample, skeleton, skeleton_xml
 
 A100_SXM = 'class="0x030200" vendor="0x10de" device="0x20b2"'
 H100_SXM = 'class="0x030200" vendor="0x10de" device="0x2330"'

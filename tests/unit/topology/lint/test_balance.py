@@ -4,7 +4,7 @@
 import pytest
 
 from nccltune.topology.lint.check import LintResult, lint_files
-from tests.unit.topology.skeletons import L40S, NDV2, NDV4, NDV5, P4D, skeleton_xml
+from tests.unit.topology.samples import L40S, NDV2, NDV4, NDV5, P4D, skeleton_xml
 
 A100_SXM = 'class="0x030200" vendor="0x10de" device="0x20b2"'
 

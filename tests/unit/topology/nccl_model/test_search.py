@@ -200,13 +200,7 @@ def test_many_gpus_and_channels_are_walked_without_recursion(monkeypatch: pytest
 
 @pytest.mark.parametrize(
     ("sm", "gb_per_s", "nodes", "channels"),
-    [
-        (90, 45.0, 2, 8),
-        (90, 45.5, 2, 16),
-        (90, 48.0, 2, 16),
-        (90, 48.0, 1, 8),
-        (80, 48.0, 2, 8),
-    ],
+    [(90, 45.0, 2, 8), (90, 45.5, 2, 16), (90, 48.0, 2, 16), (90, 48.0, 1, 8), (80, 48.0, 2, 8)],
 )
 def test_fast_rings_over_the_network_get_twice_the_channels_from_hopper_on(
     sm: int, gb_per_s: float, nodes: int, channels: int

@@ -100,7 +100,8 @@ class BenchRunner:
         return ProcessResult(hello, facts, error)
 
     def _requests(self, hello: Hello, number: int) -> Iterator[tuple[CallKind, Measure]]:
-        missing = [item.value for item in self._collectives if item.value not in _able(hello)]
+        able = hello.can.collectives or list(Collective)
+        missing = [item.value for item in self._collectives if item.value not in able]
         for kind in self._calls:
             if hello.can.registered < kind.registered or hello.can.graph < kind.graph:
                 missing.append(f"calls ({kind.title})")
@@ -114,10 +115,6 @@ class BenchRunner:
             known = self._known_us.get(kind, {})
             for request in Workload(sizes, kind=kind).requests(known, number):
                 yield kind, request
-
-
-def _able(hello: Hello) -> list[str]:
-    return hello.can.collectives or [item.value for item in Collective]
 
 
 def _error(points: Sequence[BenchPoint], collective: Collective, kind: CallKind) -> str | None:

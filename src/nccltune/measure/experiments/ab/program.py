@@ -16,21 +16,11 @@ from nccltune.formats.reading.context import Context, ReadOptions
 from nccltune.formats.reading.file_report import FileReport, FlagKind
 from nccltune.measure.bench.conversation import SCHEMA_VERSION, BenchGpu, Hello, Nccl
 from nccltune.measure.bench.with_launcher import WithLauncher, program_command
-from nccltune.measure.engine.program import (
-    InterruptedProgram,
-    ProgramResult,
-    run_program,
-)
+from nccltune.measure.engine.program import InterruptedProgram, ProgramResult, run_program
 from nccltune.measure.experiments.ab.experiment import ProcessResult
 from nccltune.measure.experiments.ab.facts import LOG, logs_of_start, read_facts
 from nccltune.measure.experiments.ab.settings import LIBRARY, PRELOAD, SettingChanges, applied
-from nccltune.measure.experiments.ab.speed import (
-    JobSpeed,
-    Metric,
-    read_speed,
-    unread,
-    wall_speed,
-)
+from nccltune.measure.experiments.ab.speed import JobSpeed, Metric, read_speed, unread, wall_speed
 from nccltune.model.choice import DEFAULT
 from nccltune.model.sample import Sample
 

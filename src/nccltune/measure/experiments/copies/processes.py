@@ -239,12 +239,7 @@ class RunningBench:
         self.measure = bench.measure
 
 
-def on_gpus(
-    launch: Launch,
-    library: Path,
-    *,
-    program: Sequence[str] | None = None,
-) -> Starter:
+def on_gpus(launch: Launch, library: Path, *, program: Sequence[str] | None = None) -> Starter:
     """Return a starter of `nccltune-bench`, with `library` preloaded but for NCCL alone.
 
     The first process must be with NCCL alone: it reports the path of NCCL. Raises InputError for a
