@@ -57,8 +57,13 @@ def plain(args: argparse.Namespace, device: Any) -> tuple[Any, Callable[[], Any]
     return model, step
 
 
-def megatron(args: argparse.Namespace, device: Any) -> tuple[Any, Callable[[], Any]]:
-    """Return a GPT of megatron-core (1F1B, local layers), and a step that returns its losses."""
+def megatron(
+    args: argparse.Namespace, device: Any, *, tied: bool = False
+) -> tuple[Any, Callable[[], Any]]:
+    """Return a GPT of megatron-core (1F1B, local layers), and a step that returns its losses.
+
+    If `tied`, first and last stage share their embeddings.
+    """
     from megatron.core import parallel_state, tensor_parallel
     from megatron.core.distributed import (
         DistributedDataParallel,
@@ -86,7 +91,7 @@ def megatron(args: argparse.Namespace, device: Any) -> tuple[Any, Callable[[], A
     first, last = parallel_state.is_pipeline_first_stage(), parallel_state.is_pipeline_last_stage()
     model = GPTModel(
         config, get_gpt_layer_local_spec(), VOCABULARY, args.length,
-        pre_process=first, post_process=last, share_embeddings_and_output_weights=False,
+        pre_process=first, post_process=last, share_embeddings_and_output_weights=tied,
     ).to(device, torch.bfloat16)  # fmt: skip
     facts = DistributedDataParallelConfig(grad_reduce_in_fp32=True)
     parallel = DistributedDataParallel(config, facts, model)

@@ -2,19 +2,19 @@
 """The recorder in unmodified PyTorch programs: its counts, call for call.
 
     python tests/gpu/recorder_on_gpus.py --recorder libnccl-profiler-nccltune.so \
-        [--nccl libnccl.so.2] [--own-gpus] [--parts ddp,fsdp,pipeline,graph,megatron] \
-        [-o results.json]
+        [--nccl libnccl.so.2] [--own-gpus] [--ranks 2] \
+        [--parts ddp,fsdp,pipeline,graph,megatron] [-o results.json]
 
-Needs PyTorch with CUDA and one GPU, which two ranks share under NVIDIA's MPS; with --own-gpus two
-GPUs, a rank on each, as one node. Ranks that share a GPU are nodes of their own (NCCL_HOSTID).
+Needs PyTorch with CUDA and one GPU, which the ranks share under NVIDIA's MPS; with --own-gpus a GPU
+for each rank, as one node. Ranks that share a GPU are nodes of their own (NCCL_HOSTID).
 --nccl is preloaded in place of PyTorch's NCCL.
 
 ddp, fsdp  a training with DistributedDataParallel and with fully_shard
 pipeline   two stages that exchange activations and gradients by batch_isend_irecv, isend, irecv,
-           send and recv, and an all-to-all
+           send and recv, and an all-to-all; with two ranks alone
 graph      an all-reduce that is captured into a CUDA graph and replayed; nothing is judged but the
            calls
-megatron   a GPT of megatron-core with two pipeline stages; needs megatron-core
+megatron   a GPT of megatron-core with a pipeline stage a rank; needs megatron-core
 
 The counts of each part are compared with two witnesses: the calls that NCCL itself logs in the
 same process (NCCL_DEBUG_SUBSYS=COLL), all of them, and those that the program knows it makes, by
@@ -145,61 +145,24 @@ class Rank:
         self.known["AllReduce"] += 2
 
     def megatron(self) -> None:
-        """A GPT of megatron-core with two stages (1F1B) and tied embeddings."""
-        from megatron.core import parallel_state, tensor_parallel
-        from megatron.core.distributed import (
-            DistributedDataParallel,
-            DistributedDataParallelConfig,
-            finalize_model_grads,
-        )
-        from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
-        from megatron.core.models.gpt.gpt_model import GPTModel
-        from megatron.core.pipeline_parallel import get_forward_backward_func
-        from megatron.core.transformer.transformer_config import TransformerConfig
+        """A GPT of megatron-core, a stage a rank (1F1B), with tied embeddings."""
+        from clients_rank import megatron
 
-        torch, length, vocabulary = self.torch, 128, 1024
-        parallel_state.initialize_model_parallel(
-            pipeline_model_parallel_size=2, create_gloo_process_groups=False
-        )
-        tensor_parallel.model_parallel_cuda_manual_seed(1)
-        config = TransformerConfig(
-            num_layers=4, hidden_size=256, num_attention_heads=4, bf16=True,
-            params_dtype=torch.bfloat16, pipeline_dtype=torch.bfloat16,
-            pipeline_model_parallel_size=2, finalize_model_grads_func=finalize_model_grads,
-            masked_softmax_fusion=False, gradient_accumulation_fusion=False,
+        ranks = self.dist.get_world_size()
+        args = argparse.Namespace(
+            pipeline=ranks, layers=2 * ranks, hidden=256, length=128, microbatch=1,
+            microbatches=MICROBATCHES,
         )  # fmt: skip
-        model = GPTModel(
-            config, get_gpt_layer_local_spec(), vocabulary, length,
-            pre_process=self.rank == 0, post_process=self.rank == 1,
-            share_embeddings_and_output_weights=True,
-        ).to(self.device, torch.bfloat16)  # fmt: skip
-        facts = DistributedDataParallelConfig(grad_reduce_in_fp32=True)
-        parallel = DistributedDataParallel(config, facts, model)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        tokens = torch.randint(vocabulary, (1, length), device=self.device)
-        places = torch.arange(length, device=self.device)[None]
-        mask = torch.ones(1, 1, length, length, dtype=torch.bool, device=self.device).triu(1)
-
-        def forward(_data: Any, stage: Any) -> Any:
-            def loss_of(losses: Any) -> Any:
-                return losses.float().mean(), {}
-
-            return stage(tokens, places, mask, labels=tokens), loss_of
-
-        run = get_forward_backward_func()
+        _, step = megatron(args, self.device, tied=True)
         for _ in range(STEPS):
-            parallel.zero_grad_buffer()
-            run(
-                forward_step_func=forward, data_iterator=None, model=parallel,
-                num_microbatches=MICROBATCHES, seq_length=length, micro_batch_size=1,
-            )  # fmt: skip
-            optimizer.step()
-        self.known["Send"] = self.known["Recv"] = STEPS * MICROBATCHES
+            step()
+        is_end = self.rank in (0, ranks - 1)
+        self.known["Send"] = self.known["Recv"] = STEPS * MICROBATCHES * (1 if is_end else 2)
         # The tied embeddings: their weights once, their gradients in each step.
-        self.known["AllReduce"] = 1 + STEPS
+        self.known["AllReduce"] = (1 + STEPS) * is_end
 
 
-# Both ranks ---------------------------------------------------------------------------------------
+# All ranks ----------------------------------------------------------------------------------------
 
 
 def logged(path: Path) -> Calls:
@@ -233,9 +196,10 @@ class Machine:
 
     def environment(self, rank: int, port: int, folder: Path) -> dict[str, str]:
         found = {k: v for k, v in os.environ.items() if not k.startswith("NCCL")}
-        found |= self.mps.environment | common.of_rank(rank, 2, port)
+        found |= self.mps.environment | common.of_rank(rank, self.args.ranks, port)
         if not self.args.own_gpus:
-            found |= {"LOCAL_RANK": "0", **shared_gpu.node_variables(rank, 2, 2)}
+            ranks = self.args.ranks
+            found |= {"LOCAL_RANK": "0", **shared_gpu.node_variables(rank, ranks, ranks)}
         if self.args.nccl:
             found["LD_PRELOAD"] = str(self.args.nccl)
         found |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,COLL"}
@@ -245,20 +209,20 @@ class Machine:
         return found
 
     def run(self, part: str, folder: Path) -> list[dict[str, Any]]:
-        """Run both ranks, and return what they state. Raises RuntimeError if one fails."""
-        port = common.free_port()
+        """Run all ranks, and return what they state. Raises RuntimeError if one fails."""
+        port, numbers = common.free_port(), range(self.args.ranks)
         with contextlib.ExitStack() as stack:
             ranks = []
-            for rank in (0, 1):
+            for rank in numbers:
                 command = [sys.executable, __file__, "--rank-of", part, "-o", f"{folder}/{rank}"]
                 output = stack.enter_context((folder / f"output.{rank}").open("w"))
                 environment = self.environment(rank, port, folder)
                 pipes = {"stdout": output, "stderr": output}
                 ranks.append(stack.enter_context(common.session(command, environment, **pipes)))
             if not common.all_ended(ranks, LIMIT_S):
-                text = "".join((folder / f"output.{rank}").read_text()[-1500:] for rank in (0, 1))
+                text = "".join((folder / f"output.{rank}").read_text()[-1500:] for rank in numbers)
                 raise RuntimeError(f"exit statuses {[rank.poll() for rank in ranks]}: {text}")
-        return [json.loads((folder / str(rank)).read_text()) for rank in (0, 1)]
+        return [json.loads((folder / str(rank)).read_text()) for rank in numbers]
 
 
 def compare(machine: Machine, part: str) -> dict[str, Any]:
@@ -301,6 +265,7 @@ def main() -> int:
     parser.add_argument("--recorder", type=Path)
     parser.add_argument("--nccl", type=Path, help="preloaded")
     parser.add_argument("--own-gpus", action="store_true", help="a GPU for each rank, one node")
+    parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--rank-of", choices=PARTS, help=argparse.SUPPRESS)
     parser.add_argument("-o", "--output", type=Path)
