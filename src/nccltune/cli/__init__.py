@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: a lazy group of verbs, and `run`, which turns exceptions into exit codes.
 
-0: success. 1: a finding. 2: usage or bad input. 3: this environment cannot run the verb.
-4: the launched job failed. 70: a bug of nccltune. 128 + n: ended by signal n.
+0: success. 1: a finding. 2: usage or bad input (InputError, StudyError). 3: this environment cannot
+run the verb (PlatformError). 4: the launched job failed (LaunchError). 70: a bug of nccltune.
+128 + n: ended by signal n.
 
 Verbs that end without an exception return 0, 1 or 2. A verb whose run signal n stopped may print a
 partial result, and then chooses the code 128 + n itself.

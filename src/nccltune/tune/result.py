@@ -125,7 +125,8 @@ class TunedGroup(msgspec.Struct, frozen=True):
 class TuneOptions(msgspec.Struct, frozen=True):
     """The user options of the search.
 
-    - `min_gain`: the least gain of a rule; 0.03 is 3 %
+    - `min_gain`: the least gain of a rule; 0.03 is 3 %: what a rule should be worth, no hypothesis
+      of the statistics (`state_of` tests that)
     - `penalty`: the total log latency that one more rule must save
     - `assumed_noise`: the noise if a point has too few timings or a choice too few processes
     - `channel_tolerance`: the slowdown that is accepted for fewer channels; 0.02 is 2 %

@@ -22,7 +22,7 @@ from nccltune.tune.evidence import doubted, evidence, log_times, never_runs
 from nccltune.tune.left_alone import left_alone_at, too_many_channels
 from nccltune.tune.result import Decision, LeftAlone, RuleEvidence, TunedGroup, TuneOptions, gain_of
 from nccltune.tune.segment import Segment, boundary, segment
-from nccltune.tune.state import state_of
+from nccltune.tune.state import printed_gain, state_of
 
 _LEAST_CHUNK_GAIN = math.log1p(0.01)
 """The least log gain of a choice with a chunk size over the same choice without a chunk size."""
@@ -105,8 +105,14 @@ def _tune(
         if choice is None:
             beside = [*chosen[max(0, place - 1) : place], *chosen[place + 1 : place + 2]]
             left_alone += left_alone_at(table, covered, options, beside)
+            decisions += [_decision(table, size, None) for size in covered]
         else:
             for first, last, part in _parts(table, item, low, high):
+                if len(part) < len(covered) and _supports_none(table, choice, part, options):
+                    left_alone += left_alone_at(table, part, options, [choice])
+                    decisions += [_decision(table, size, None) for size in part]
+                    continue
+                decisions += [_decision(table, size, choice) for size in part]
                 rule = Rule(
                     table.collective,
                     first,
@@ -118,7 +124,6 @@ def _tune(
                     registered=registered,
                 )
                 rules.append(doubted(evidence(table, rule, part, options), doubts))
-        decisions += [_decision(table, size, choice) for size in covered]
     expected_gain, recovered = gain_of(decisions, rules)
     return TunedGroup(
         collective=table.collective,
@@ -156,6 +161,14 @@ def _parts(
             list(sizes[first : at + 1]),
         )
         first = at + 1
+
+
+def _supports_none(
+    table: GainTable, choice: Choice, part: Sequence[int], options: TuneOptions
+) -> bool:
+    """Return whether a part of a segment, compared with the default alone, supports no rule."""
+    is_compared = printed_gain(table, choice, part) is not None
+    return is_compared and state_of(table, choice, part, options.min_gain) is None
 
 
 def _is_wide(table: GainTable, at: int) -> bool:

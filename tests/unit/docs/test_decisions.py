@@ -44,7 +44,7 @@ def rows() -> list[Row]:
                 )
                 found.append(Row(page.name, f"{prefix}/{other[1] if other else path}", name))
     where = (DESIGN / "where.md").read_text(encoding="utf-8")
-    places = re.findall(r"`((?:src|native)/[\w/.]+)(?::(\w+))?`", where)
+    places = re.findall(r"`((?:src|native)/[\w/.]+)(?::([\w.]+))?`", where)
     return found + [Row("where.md", *place) for place in places]
 
 

@@ -458,6 +458,15 @@ def test_a_rule_does_not_reach_across_a_wide_gap(
     assert [(low, high) for _, low, high in ranges(tuned(samples))] == expected
 
 
+def test_beyond_a_wide_gap_a_rule_needs_a_gain_of_its_own() -> None:
+    def times_at(size: int) -> dict[str, float]:
+        return {"default": 100.0, "tree/ll128": 50.0 if size < M else 98.0}
+
+    group = tuned(measure((64 * K, 256 * K, 32 * M), times_at, rounds=8, noise=0.01))
+    assert ranges(group) == [("tree/ll128", 64 * K, 512 * K)]
+    assert [(item.min_bytes, item.max_bytes) for item in group.left_alone] == [(32 * M, 32 * M)]
+
+
 def price(costs: list[list[float]], states: tuple[int | None, ...], penalty: float) -> float:
     total, before = 0.0, None
     for row, state in zip(costs, states, strict=True):

@@ -5,7 +5,7 @@ A plan runs the first of these stages that has a request:
 
 explore   time every legal choice once and the default twice, at sizes a factor of 4 apart, or at
           those that a job sends; a choice
-          that cannot win at larger sizes is not tried there (`dominated.py`)
+          that cannot win at larger sizes is not tried there
 settle    time the leading choices again where the leader may be wrong and an error is costly
 refine    measure between two sizes with different decisions, until the boundary is known
 channels  try channel counts and chunk sizes for the choices of the rules
