@@ -20,7 +20,7 @@ _COLLECTIVES = (
     (re.compile(r"(?<![a-z])reduce"), Collective.REDUCE),
 )
 _NO_NAME = re.compile(
-    r"\S+\.(?:py|sh|cu|cc|cpp|md|rst|txt|log|json|csv|ipynb)\b|\breduce[sd]\b"
+    r"(?<!\S)\S+\.(?:py|sh|cu|cc|cpp|md|rst|txt|log|json|csv|ipynb)\b|\breduce[sd]\b"
     r"|\b(?:to|can|will|could|may|should|and|which|that|helps?) reduce\b"
 )
 """Names of files, and English verbs."""
