@@ -98,7 +98,9 @@ class KnownEvents {
   void Keep(const Event& event, std::atomic<uint64_t>* count) {
     for (size_t place = Place(event), end = place + kTries; place != end; ++place) {
       Entry& entry = entries_[place];
-      if (entry.is_claimed.exchange(true)) continue;
+      if (entry.is_claimed.load(std::memory_order_relaxed) || entry.is_claimed.exchange(true)) {
+        continue;
+      }
       entry.event = event;
       entry.count.store(count, std::memory_order_release);
       return;

@@ -32,6 +32,8 @@ def test_a_hang_that_a_person_tells_of(words: str, log: str, stage: str) -> None
         "It hangs.\n",
         f"Since then nothing hangs any more\n{P2P}".replace("nothing", "it no longer"),
         f"It does not hang\n{P2P}",
+        f"It doesn't hang any more with 570\n{P2P}",
+        f"It isn’t stuck any more\n{P2P}",
         f"The hang is gone with 570\n{P2P}",
         f"n1:1:2 [0] init.cc:9 NCCL WARN Missing iommu=pt which can lead to system hang!\n{P2P}",
         f"[10:00:01] watchdog: got stuck\n{P2P}",

@@ -12,7 +12,8 @@ _HANGS = re.compile(
     re.IGNORECASE,
 )
 _NOT = re.compile(
-    r"\b(?:no|not|never|n't|without|longer|fix(?:es|ed)?|gone|solved|resolved|avoids?|if|may|might|can)\b"
+    r"(?:\b(?:no|not|never|without|longer|fix(?:es|ed)?|gone|solved|resolved|avoids?|if|may|might|can)"
+    r"|n['’]t)\b"
     r".{0,60}(?:hang|hung|stuck|free?z|dead ?lock)|(?:hang|stuck).{0,40}\b(?:gone|fixed|solved)\b",
     re.IGNORECASE,
 )
