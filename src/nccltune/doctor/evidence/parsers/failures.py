@@ -132,6 +132,9 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
             if start not in at or _RANKS[kind] < _RANKS[at[start]]:
                 at[start] = kind
     at.update(_warnings(text))
+    if "hca_id:" in text:
+        # ibv_devinfo does not name the device.
+        at.update(dict.fromkeys(_starts(text, "Failed to open device"), "verbs"))
     for match in _THROWN.finditer(text):
         # What the exception says is a line of its own, of its own kind.
         if text.rfind("\n", 0, match.start("what")) + 1 in at:

@@ -359,6 +359,9 @@ def _text(text: str) -> GpuQuery:
         else:
             fields.setdefault("/".join([*(title for _, title in titles), label]), value.strip())
     done()
+    if len(gpus) == 1 and gpus[0].bus_id is None:
+        # A section alone may be of any GPU.
+        gpus[0].index = None
     return GpuQuery(gpus, driver[1] if driver else None)
 
 
