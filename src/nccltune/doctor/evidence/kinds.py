@@ -181,7 +181,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         "p2p-test",
         _mark(
             rb"^[> \t]*(?:\[P2P \(Peer-to-Peer\) GPU|(?:Uni|Bi)directional P2P=\w+ Bandwidth"
-            rb"|Device=\d+ CAN(?:NOT)? Access Peer Device=)"
+            rb"|Device=\d+ CAN(?:NOT)? Access Peer Device=|peer2peer (?:not )?supported *:)"
         ),
     ),
     ("iblinkinfo", _mark(rb"^[^\n]{1,60}==\( *\d{1,2}X +[^\n]{1,60}\)==>")),
@@ -238,7 +238,10 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     (INDEX, _mark(rb"^by\tnccltune ")),
     (
         OUTPUT,
-        _mark(rb"^\| (?:Diagnostic +\| Result|Health Monitor Report)|\bnhc: +Health check "),
+        _mark(
+            rb"^\| (?:Diagnostic +\| Result|Health Monitor Report)|\bnhc: +Health check "
+            rb"|^Failed to open device$"
+        ),
     ),
 )
 _BY_ITEM = dict(reversed(_MARKS))
