@@ -238,10 +238,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     (INDEX, _mark(rb"^by\tnccltune ")),
     (
         OUTPUT,
-        _mark(
-            rb"^\| (?:Diagnostic +\| Result|Health Monitor Report)|\bnhc: +Health check "
-            rb"|^Failed to open device$"
-        ),
+        _mark(rb"^\| (?:Diagnostic +\| Result|Health Monitor Report)|\bnhc: +Health check "),
     ),
 )
 _BY_ITEM = dict(reversed(_MARKS))
