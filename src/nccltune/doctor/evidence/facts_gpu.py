@@ -91,10 +91,10 @@ def _states(evidence: NodeEvidence) -> tuple[list[NodeGpu] | None, str | None, s
         for gpu in query.gpus:
             source = source or raw.place()
             found[gpu.index] = gpu.filled(found.get(gpu.index, gpu))
-    if len(found) > 1 and (lone := found.pop(None, None)) is not None:
-        # A section of one GPU beside outputs of all is of no further GPU.
-        first = min(one for one in found if one is not None)
-        found[first] = msgspec.structs.replace(lone, index=first).filled(found[first])
+    if len(found) == 2 and (lone := found.pop(None, None)) is not None:
+        # A section beside the output of one GPU is of that GPU.
+        ((index, gpu),) = found.items()
+        found[index] = msgspec.structs.replace(lone, index=index).filled(gpu)
     return (list(found.values()) if found else None), driver, source
 
 

@@ -460,6 +460,8 @@ def test_remapped_rows() -> None:
     (lone,) = parse_gpu_query(section).gpus
     assert (lone.index, lone.remap_pending) == (None, True)
     assert [one.index for one in parse_gpu_query(section * 2).gpus] == [0, 1]
+    (asked,) = parse_gpu_query(f"$ nvidia-smi -q -i 5 | grep -A4 Remapped\n{section}").gpus
+    assert asked.index == 5
     rows = "<remapped_row_pending>No</remapped_row_pending>"
     gpu = f'<gpu id="0"><remapped_rows>{rows}</remapped_rows><product_name>x</product_name></gpu>'
     (other,) = parse_gpu_query(f"<nvidia_smi_log>{gpu}").gpus

@@ -192,6 +192,10 @@ def test_topo_matrix() -> None:
         cells["mlx5_0", "GPU1"][0],
         cells["mlx5_bond_1", "GPU1"][0],
     }
+    both = f"$ nvidia-smi topo -mp\n{texts.TOPO}$ nvidia-smi topo -m\n{texts.TOPO}"
+    for text in (both, both.replace("-mp", "-x").replace("-m\n", "-mp\n").replace("-x", "-m")):
+        assert parse_topo_matrix(text).cells == new.cells
+        assert kinds_of("x.txt", text.encode()).unclear == {}
     old = parse_topo_matrix(texts.TOPO_OLD)
     assert {(one.a, one.b): one.kind for one in old.cells}["GPU0", "GPU1"] == "SYS"
     assert old.cpus[1][0] == 20

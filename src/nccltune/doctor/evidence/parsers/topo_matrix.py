@@ -73,11 +73,14 @@ def parse_topo_matrix(text: str) -> TopoMatrix:
     except InputError:
         return TopoMatrix((), {}, int(looks_like_matrix(text)))
     names = nic_names(lines)
-    is_pci = _PCI_ONLY.search("\n".join(lines[:at])) is not None
+    asked = [number for number, line in enumerate(lines) if _PCI_ONLY.search(line)]
+    is_pci = any(number < at for number in asked)
+    if is_pci and (later := parse_topo_matrix("\n".join(lines[at + 1 :]))).cells:
+        return later
     found: list[Cell] = []
     cpus: dict[int, list[int]] = {}
     unread = 0
-    for line in lines[at + 1 :]:
+    for line in lines[at + 1 : next((one for one in asked if one > at), None)]:
         words = line.split(None, 1)
         if not words or words[0] not in columns:
             continue
