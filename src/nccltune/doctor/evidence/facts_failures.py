@@ -10,6 +10,7 @@ from nccltune.doctor.evidence.parsers.failures import (
     parse_failures,
 )
 from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
+from nccltune.doctor.evidence.parsers.nccl_init import shared_gpus
 from nccltune.doctor.evidence.parsers.result_rows import lone_ranks, wrong_rows
 from nccltune.doctor.evidence.parsers.watchdog import ranks_apart, stalled_ranks
 from nccltune.doctor.evidence.raw import NodeEvidence, Raw
@@ -54,7 +55,10 @@ def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
     for raw in raws.values():
         rows: tuple[FailureLine, ...] = ()
         if raw.name in _LOGS:
-            parsers = (lone_ranks, failed_diagnostics, ranks_apart, stalled_ranks, completions)
+            parsers = (
+                *(lone_ranks, failed_diagnostics, ranks_apart, stalled_ranks),
+                *(completions, shared_gpus),
+            )
             rows = tuple(row for parser in parsers for row in evidence.parse(raw, parser))
         if raw.name == "test":
             rows = (*evidence.parse(raw, wrong_rows), *rows)

@@ -91,6 +91,10 @@ def _states(evidence: NodeEvidence) -> tuple[list[NodeGpu] | None, str | None, s
         for gpu in query.gpus:
             source = source or raw.place()
             found[gpu.index] = gpu.filled(found.get(gpu.index, gpu))
+    if len(found) == 2 and (lone := found.pop(None, None)) is not None:
+        # A section beside the output of one GPU is of that GPU.
+        ((index, gpu),) = found.items()
+        found[index] = msgspec.structs.replace(lone, index=index).filled(gpu)
     return (list(found.values()) if found else None), driver, source
 
 
@@ -174,12 +178,14 @@ def _peers(evidence: NodeEvidence, facts: Facts) -> None:
             facts.add(GPU_COPY_RANGES, ranges, raw.place())
     topo = evidence.parsed("topo", parse_topo_matrix)
     if topo is not None and topo[0].cells:
-        paths = []
-        for cell in topo[0].cells:
-            a, b = gpu_number(cell.a), gpu_number(cell.b)
-            if a is not None and b is not None and a < b:
-                paths.append(GpuPath(a=a, b=b, kind=cell.kind, links=cell.links))
-        facts.add(GPU_PATHS, paths, topo[1].place())
+        ends = ((gpu_number(cell.a), gpu_number(cell.b), cell) for cell in topo[0].cells)
+        paths = [
+            GpuPath(a=a, b=b, kind=cell.kind, links=cell.links)
+            for a, b, cell in ends
+            if a is not None and b is not None and a < b
+        ]
+        if paths:
+            facts.add(GPU_PATHS, paths, topo[1].place())
 
 
 def add_nic_paths(evidence: NodeEvidence, facts: Facts) -> None:

@@ -181,7 +181,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         "p2p-test",
         _mark(
             rb"^[> \t]*(?:\[P2P \(Peer-to-Peer\) GPU|(?:Uni|Bi)directional P2P=\w+ Bandwidth"
-            rb"|Device=\d+ CAN(?:NOT)? Access Peer Device=)"
+            rb"|Device=\d+ CAN(?:NOT)? Access Peer Device=|peer2peer (?:not )?supported *:)"
         ),
     ),
     ("iblinkinfo", _mark(rb"^[^\n]{1,60}==\( *\d{1,2}X +[^\n]{1,60}\)==>")),
@@ -312,6 +312,8 @@ _TEST_ROW = re.compile(
     re.M,
 )
 _DIAGNOSTICS = b"NCCL DIAG "
+_TOPO_PCI = re.compile(rb"\btopo +(?:-\w+ +)*(?:-mp|--matrix_pci)\b")
+"""The same matrix of the same machine, with PCIe alone."""
 _ONCE = {
     "nvidia-smi": _mark(rb"^\| NVIDIA-SMI "),
     **{item: _BY_ITEM[item] for item in ("topo", "show_gids", "ibv_devinfo", "ibstat")},
@@ -456,8 +458,12 @@ def _machines(
         return []
     starts: list[int] = []
     lines: set[bytes] = set()
+    end = 0
     for match in _ONCE[item].finditer(data):
         line = data[match.start() : data.find(b"\n", match.end())]
+        before, end = data[end : match.start()], match.end()
+        if item == "topo" and _TOPO_PCI.search(before) is not None:
+            continue
         if not starts or line in lines or not item.startswith("ib"):
             starts.append(match.start())
             lines = set()

@@ -68,6 +68,7 @@ LINES = [
     ("nccl", "h1: Test NCCL failure common.cu:961 'unhandled system error' / 'x'"),
     ("nccl", "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251"),
     ("wrong", "# Out of bounds values : 4 FAILED"),
+    ("wrong", "Invalid value when checking the pattern at 0x7fa640000000"),
     ("launcher", "There are not enough slots available in the system to satisfy the 16"),
     ("launcher", "srun: error: h2: task 9: Exited with exit code 3"),
     ("launcher", "./all_reduce_perf: error while loading shared libraries: libmpi.so.40"),
@@ -354,6 +355,41 @@ def test_lines_of_the_kernel() -> None:
     assert failure_kinds([line for _, line in KERNEL]) == [kind for kind, _ in KERNEL]
 
 
+@pytest.mark.parametrize(
+    ("kind", "line", "beside"),
+    [
+        ("verbs", "Failed to open device", "hca_id: mlx4_2"),
+        (
+            "watchdog",
+            "[rank0]:[W519 04:25:53.6 ProcessGroupNCCL.cpp:4561] [PG ID 0 Rank 0]  using GPU 0 to "
+            "perform barrier as devices used by this process are currently unknown.",
+            "[Rank 4] Watchdog caught a timeout: ran for 600039 milliseconds before timing out.",
+        ),
+        (
+            "gpu_lost",
+            "1c:00.0 VGA compatible controller: NVIDIA Corporation TU102GL (rev ff)",
+            "1c:00.1 Ethernet controller: NVIDIA Corporation (rev ff)",
+        ),
+    ],
+    ids=["devinfo", "barrier", "lspci"],
+)
+def test_lines_that_state_a_failure_beside_others(kind: str, line: str, beside: str) -> None:
+    found = [(one.kind, one.text) for one in parse_failures(f"{line}\n{beside}\n")]
+    assert (kind, line) in found
+    assert beside in [text for _, text in found] or kind != "watchdog"
+    assert kind == "gpu_lost" or parse_failures(f"{line}\nstep 1\n") == ()
+
+
+def test_a_context_switch_that_times_out_after_a_wrong_instruction() -> None:
+    """It follows from the program's Xid on the same GPU before it, and from none after it."""
+    first, late, other = (
+        f"NVRM: Xid (PCI:0000:{gpu}:00): {xid}, pid=1"
+        for gpu, xid in (("cb", 13), ("cb", 109), ("0a", 109))
+    )
+    assert failure_kinds([first, late, other]) == ["xid_program", "xid_program", "xid_fault"]
+    assert failure_kinds([late, first]) == ["xid_fault", "xid_program"]
+
+
 TABLE = """\
 +-----------------------------------------------------------------------------------------+
 | NVIDIA-SMI 570.86.10              Driver Version: 570.86.10      CUDA Version: 12.8     |
@@ -420,6 +456,12 @@ GPU 00000000:9C:00.0
 def test_remapped_rows() -> None:
     (gpu,) = parse_gpu_query(ROWS).gpus
     assert (gpu.bus_id, gpu.remap_pending, gpu.remap_failed) == ("0000:9c:00.0", True, False)
+    section = ROWS.partition("\n")[2]
+    (lone,) = parse_gpu_query(section).gpus
+    assert (lone.index, lone.remap_pending) == (None, True)
+    assert [one.index for one in parse_gpu_query(section * 2).gpus] == [0, 1]
+    (asked,) = parse_gpu_query(f"$ nvidia-smi -q -i 5 | grep -A4 Remapped\n{section}").gpus
+    assert asked.index == 5
     rows = "<remapped_row_pending>No</remapped_row_pending>"
     gpu = f'<gpu id="0"><remapped_rows>{rows}</remapped_rows><product_name>x</product_name></gpu>'
     (other,) = parse_gpu_query(f"<nvidia_smi_log>{gpu}").gpus

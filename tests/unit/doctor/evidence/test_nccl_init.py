@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.doctor.evidence.parsers.nccl_init import parse_init
+from nccltune.doctor.evidence.parsers.nccl_init import parse_init, shared_gpus
 from nccltune.doctor.facts.log import (
     LOG_NET,
     LOG_NET_DEVICES,
@@ -154,6 +154,18 @@ def test_hostile_texts_take_bounded_time() -> None:
     for text in ("a" * 3_000_000 + words, ("a" * 250 + ":1:1 ") * 20_000 + words, words * 50_000):
         found = parse_init(text)
         assert (found.unfinished, found.times, found.nvlink_domains) == ([], None, None)
+
+
+def test_ranks_with_one_gpu_whose_use_was_refused() -> None:
+    refused = "NCCL error: 'invalid usage (run with NCCL_DEBUG=WARN for details)'\n"
+    found = [one.text.partition(" of ")[0] for one in shared_gpus(STARTS + refused)]
+    assert found == ["ranks 0, 1", "ranks 2, 3"]
+    apart = STARTS.replace("[1] NCCL INFO ncclCommInitRank", "[1] NCCL INFO gpu").replace(
+        "busId 1000 commId 0xabc", "busId 2000 commId 0xabc", 1
+    )
+    assert len(shared_gpus(apart + refused)) == 1
+    assert shared_gpus(STARTS) == ()
+    assert shared_gpus(f"{STARTS}{refused}rank 0 and rank 1 both on CUDA device 1000\n") == ()
 
 
 @pytest.mark.parametrize(

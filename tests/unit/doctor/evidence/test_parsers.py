@@ -18,7 +18,7 @@ from nccltune.doctor.evidence.parsers.kernel import (
     parse_modules,
     parse_status,
 )
-from nccltune.doctor.evidence.parsers.kernel_log import parse_kernel_log
+from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds, parse_kernel_log
 from nccltune.doctor.evidence.parsers.limits import parse_limits
 from nccltune.doctor.evidence.parsers.listed import parse_listed, remove_ipc
 from nccltune.doctor.evidence.parsers.lspci import parse_lspci
@@ -130,6 +130,12 @@ def test_kernel_log() -> None:
         ("mlx5_core 0000:03:00.0 eth0: Link down", 2),
     ]
     assert parse_kernel_log("dmesg: read kernel buffer failed: Operation not permitted\n").denied
+    lost = "[ 8.1] NVRM: The NVIDIA GPU 0000:b3:00.0\n{0}NVRM: (PCI ID: 10de:26b5) installed in "
+    lost += "this system has\n{0}NVRM: fallen off the bus and is not responding to commands.\n"
+    for stamp in ("               ", "[ 8.1] "):
+        (one,) = parse_kernel_log(lost.format(stamp)).lines
+        assert "GPU 0000:b3:00.0 (PCI ID: 10de:26b5)" in (one.text or "")
+        assert failure_kinds([one.text or ""]) == ["gpu_lost"]
     many = parse_kernel_log("".join(f"[ 1.0] pcie {number}\n" for number in range(2100)))
     assert (len(many.lines), many.left_out) == (2000, 100)
 
@@ -180,6 +186,16 @@ def test_topo_matrix() -> None:
     assert cells["GPU0", "GPU1"] == ("NVL", 18)
     assert cells["GPU1", "mlx5_bond_1"] == ("PXB", 0)
     assert new.cpus == {0: [0, 1, 2, 3]}
+    # The matrix of PCIe alone says nothing of NVLink.
+    of_pci = parse_topo_matrix("$ nvidia-smi topo -mp\n" + decode(texts.TOPO.encode()))
+    assert {one.kind for one in of_pci.cells if one.b == "GPU1"} == {
+        cells["mlx5_0", "GPU1"][0],
+        cells["mlx5_bond_1", "GPU1"][0],
+    }
+    both = f"$ nvidia-smi topo -mp\n{texts.TOPO}$ nvidia-smi topo -m\n{texts.TOPO}"
+    for text in (both, both.replace("-mp", "-x").replace("-m\n", "-mp\n").replace("-x", "-m")):
+        assert parse_topo_matrix(text).cells == new.cells
+        assert kinds_of("x.txt", text.encode()).unclear == {}
     old = parse_topo_matrix(texts.TOPO_OLD)
     assert {(one.a, one.b): one.kind for one in old.cells}["GPU0", "GPU1"] == "SYS"
     assert old.cpus[1][0] == 20
@@ -295,6 +311,8 @@ def test_rdma_ports() -> None:
     assert (first.state, first.phys_state, first.rate_gbit_per_s) == ("ACTIVE", "LinkUp", 400)
     assert (first.sm_lid, first.firmware) == (1, "28.39.1002")
     assert (second.name, second.state, second.sm_lid) == ("mlx5_1", "INIT", 0)
+    flat = "\n".join(line.strip() for line in texts.IBSTAT.split("\n"))
+    assert parse_rdma_ports(flat).ports == [first, second]
     (status,) = parse_rdma_ports(texts.IBSTATUS).ports
     assert (status.state, status.rate_gbit_per_s, status.phys_state) == ("ACTIVE", 400, "LinkUp")
     (info,) = parse_rdma_ports(texts.DEVINFO).ports

@@ -113,6 +113,16 @@ def test_bandwidth_without_and_with_p2p() -> None:
     assert kinds_of("x.txt", P2P.encode()).items == ("p2p-test",)
 
 
+def test_gpus_without_peer_access_in_hip_bus_bandwidth() -> None:
+    text = (
+        "for gpu#0 Device 687f\n    peer2peer supported : gpu#2\n"
+        "    peer2peer not supported : gpu#1 gpu#3\n"
+        "for gpu#1 Device 687f\n    peer2peer not supported : gpu#0\n"
+    )
+    assert kinds_of("x.txt", text.encode()).items == ("p2p-test",)
+    assert [(one.a, one.b) for one in parse_copies(text).refused] == [(0, 1), (0, 3), (1, 0)]
+
+
 def test_ports_of_ibdev2netdev() -> None:
     text = "mlx5_0 port 1 ==> ens1np0 (Up)\n0000:03:00.1 mlx5_1 port 1 ==> ens2np0 (Down)\n"
     found = parse_rdma_ports(text)

@@ -23,6 +23,10 @@ _NAME = re.compile(
     r"(?:, pciBusID.*| \([0-9a-f:.]+\))?\s*$"
 )
 _NO_PEER = re.compile(r"^[>\s]*Device=(?P<a>\d{1,4}) CANNOT Access Peer Device=(?P<b>\d{1,4})")
+# hipBusBandwidth --p2p
+_HIP = re.compile(
+    r"^[>\s]*(?:for gpu#(?P<gpu>\d{1,4}) |peer2peer not supported *: *(?P<peers>gpu#\d.{0,400}))"
+)
 _TESTS = {
     "host_to_device_memcpy_ce": "h2d",
     "device_to_host_memcpy_ce": "d2h",
@@ -103,10 +107,19 @@ def parse_copies(text: str) -> Copies:
         [
             PeerStatus(a=int(one["a"]), b=int(one["b"]), kind="read", status="NS")
             for one in _matches(_NO_PEER, text)
-        ],
+        ]
+        + list(_hip_refused(text)),
         peers_line,
         both_ways=parts == 2 and any(kind == "p2p" for *_, kind in peers),
     )
+
+
+def _hip_refused(text: str) -> Iterator[PeerStatus]:
+    gpu = None
+    for one in _matches(_HIP, text):
+        gpu = int(one["gpu"]) if one["gpu"] else gpu
+        for peer in re.findall(r"gpu#(\d{1,4})\b", one["peers"] or ""):
+            yield PeerStatus(a=gpu, b=int(peer), kind="read", status="NS")
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:

@@ -60,6 +60,17 @@ _BY_PROGRAM = re.compile(
     r"^\s*[\[<$>|]|\d\d:\d\d:\d\d|\bNVRM: |\w(?:Error|Exception)\b|\bERROR\b|\berror: |\bWARN"
     r"|\.(?:py|cc|cpp|cu|c|h):\d|\b(?:line|rank|pid|PID) \d|^\S+: |`|\bfailed: "
 )
+# Lines that state a failure beside other words only: ibv_devinfo does not name the device, PyTorch
+# guesses the GPU of a barrier in runs that end well, too, and lspci reads ff where no GPU answers.
+_BESIDE = (
+    ("hca_id:", "verbs", re.compile(r"^Failed to open device$", re.M)),
+    ("before timing out", "watchdog", re.compile(r"^.*to perform barrier as devices used", re.M)),
+    (
+        "(rev ff)",
+        "gpu_lost",
+        re.compile(r"^\S+ (?:VGA|3D|Display|Processing).*: (?:NVIDIA|Adv).*\(rev ff\)", re.M),
+    ),
+)
 _PHRASES = tuple(word for word in _KIND if word.count(" ") > 3)
 # Words of NCCL's and its plugins' messages. Programs that contain NCCL's network code (UCCL), the
 # plugin's own tests and libfabric print them without NCCL WARN.
@@ -99,12 +110,18 @@ def mentions_failure(data: bytes) -> bool:
 
 
 def states_failure(data: bytes) -> bool:
-    """Return whether a text contains one of the words in WORDS or _BARE, outside of prose."""
+    """Return whether a text contains one of the words in WORDS or _BARE outside of prose, or a line
+    of _BESIDE."""
     words = [word for word in _BYTES if word in data]
-    if not words or len(data) > _MOST_PROSE:
-        return bool(words)
     lines = (line for line in data.splitlines() if any(word in line for word in words))
-    return not all(_is_prose(line.decode(errors="replace")) for line in lines)
+    if words and (
+        len(data) > _MOST_PROSE
+        or not all(_is_prose(line.decode(errors="replace")) for line in lines)
+    ):
+        return True
+    return any(word.encode() in data for word, *_ in _BESIDE) and bool(
+        _beside(data.decode(errors="replace"))
+    )
 
 
 _MOST_PROSE = 1 << 16
@@ -116,6 +133,15 @@ def _is_prose(line: str) -> bool:
     if _BY_PROGRAM.search(line) or any(word in line for word in _PHRASES):
         return False
     return _TELLS.search(line) is not None or len(set(_OFTEN_TELLS.findall(line))) > 1
+
+
+def _beside(text: str) -> dict[int, str]:
+    return {
+        match.start(): kind
+        for word, kind, pattern in _BESIDE
+        if word in text
+        for match in pattern.finditer(text)
+    }
 
 
 def parse_failures(text: str) -> tuple[FailureLine, ...]:
@@ -132,6 +158,7 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
             if start not in at or _RANKS[kind] < _RANKS[at[start]]:
                 at[start] = kind
     at.update(_warnings(text))
+    at.update(_beside(text))
     for match in _THROWN.finditer(text):
         # What the exception says is a line of its own, of its own kind.
         if text.rfind("\n", 0, match.start("what")) + 1 in at:

@@ -359,6 +359,10 @@ def _text(text: str) -> GpuQuery:
         else:
             fields.setdefault("/".join([*(title for _, title in titles), label]), value.strip())
     done()
+    if len(gpus) == 1 and gpus[0].bus_id is None:
+        # A section alone may be of any GPU, unless the command is there, too.
+        asked = set(re.findall(r"\bnvidia-smi [^|\n]*-i[ =]?(\d{1,4})\b", text))
+        gpus[0].index = int(asked.pop()) if len(asked) == 1 else None
     return GpuQuery(gpus, driver[1] if driver else None)
 
 

@@ -42,6 +42,11 @@ _DAEMON = re.compile(
 )
 """Start of a line of a service in the system's log, whose errors are of no job."""
 _HAS_TIME = re.compile(r"^(?:<\d|\[[ \dA-Z]|\d{4}-|kern )", re.M)
+# One sentence of the driver, in three lines.
+_SPLIT = re.compile(
+    r"(?P<gpu>NVRM: The NVIDIA GPU [0-9a-f:.]+)\s*\n[^\n]*?NVRM: (?P<id>\(PCI ID[^\n]*?)\s*\n"
+    r"[^\n]*?NVRM: "
+)
 # In such a text a line without a mark of the kernel is of a program.
 _MIXED = re.compile(rf"^{_TIMED}|\b(?:NCCL|UCX|Traceback|torch|libfabric)\b", re.M)
 WORDS = (
@@ -100,6 +105,7 @@ class KernelLog(NamedTuple):
 
 def parse_kernel_log(text: str) -> KernelLog:
     """Parse a kernel log. Lines of programs in the same text are ignored."""
+    text = _SPLIT.sub(r"\g<gpu> \g<id> ", text)
     counts: dict[str, int] = {}
     left_out = 0
     mixed = _MIXED.search(text) is not None
@@ -232,9 +238,21 @@ def failure_kinds(lines: Sequence[str]) -> list[str | None]:
     """Return the kind of failure that each line of the kernel's log states, or None."""
     together = "\n".join(lines)
     likely = [word for word in _LIKELY if word in together]
-    return [_failure_kind(line) if any(word in line for word in likely) else None for line in lines]
+    kinds = [
+        _failure_kind(line) if any(word in line for word in likely) else None for line in lines
+    ]
+    wrong: set[str] = set()
+    for at, line in enumerate(lines):
+        if kinds[at] in ("xid_program", "xid_fault") and (match := _OF_PROGRAM.search(line)):
+            if match["xid"] != "109":
+                wrong.add(match["gpu"])
+            elif match["gpu"] in wrong:
+                kinds[at] = "xid_program"
+    return kinds
 
 
+# A program's wrong instruction or access, and the switch of its context that then times out.
+_OF_PROGRAM = re.compile(r"\bXid \((?P<gpu>[^)]{1,40})\): (?P<xid>13|31|109)\b")
 # The Xid of a channel that the driver ended after another Xid, which is the cause.
 _EFFECT = re.compile(r"(?<=: )\d+, .*caused by previous Xid (\d+)")
 

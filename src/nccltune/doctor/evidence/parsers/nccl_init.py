@@ -8,16 +8,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from nccltune.doctor.evidence.parsers.failures import FailureLine
 from nccltune.doctor.evidence.parsers.result_rows import has_rows
 from nccltune.doctor.facts.log import LogInit, LogInitTimes
 from nccltune.formats.nccl_log.lines import find_log_line
 
 _INIT = re.compile(
-    r"\bcomm 0x[0-9a-f]{1,16} rank (?P<rank>\d{1,9}) nranks (?P<ranks>\d{1,9}) .{0,120}?"
-    r"(?:commId (?P<id>0x[0-9a-f]{1,16})"
+    r"\bcomm 0x[0-9a-f]{1,16} rank (?P<rank>\d{1,9}) nranks (?P<ranks>\d{1,9}) "
+    r"(?:.{0,80}?\bbusId (?P<bus>[0-9a-f]{1,12}) )?.{0,120}?(?:commId (?P<id>0x[0-9a-f]{1,16})"
     r"|parent 0x[0-9a-f]{1,16} (?P<split>\w{1,20} \d{1,9} color -?\d{1,10}) key -?\d{1,10})"
     r" ?- Init (?P<what>START|COMPLETE)"
 )
+_REFUSED = re.compile(r"invalid usage|ncclInvalidUsage", re.IGNORECASE)
 _TIMES = re.compile(
     r"rank \d{1,9} nranks (?P<ranks>\d{1,9}) total (?P<total>\d{1,9}\.\d{1,6}) "
     r"\((?P<parts>[^)]{1,200})\)"
@@ -144,6 +146,29 @@ def _groups(text: str) -> tuple[dict[str, _Group], int]:
             group.done.append(rank)
             last = end
     return groups, last
+
+
+def shared_gpus(text: str) -> tuple[FailureLine, ...]:
+    """Return the ranks of a communicator that name one GPU of one host, where NCCL refused their
+    use and did not print that ranks are `both on CUDA device`."""
+    if _REFUSED.search(text) is None or "both on CUDA device" in text:
+        return ()
+    users: dict[tuple[str, ...], dict[str, int]] = {}
+    for end, line in _lines(text, "- Init START"):
+        writer, match = find_log_line(line), _INIT.search(line)
+        if writer is not None and match is not None and match["bus"] and match["id"]:
+            users.setdefault((match["id"], writer["host"], match["bus"]), {})[match["rank"]] = end
+    return tuple(
+        FailureLine(
+            "device",
+            f"ranks {', '.join(sorted(ranks, key=int)[:8])} of one communicator on {host} have the "
+            f"same GPU, bus id {bus}; NCCL refused an invalid usage",
+            text.count("\n", 0, min(ranks.values())) + 1,
+            1,
+        )
+        for (_, host, bus), ranks in users.items()
+        if len(ranks) > 1
+    )
 
 
 def _is_other(line: str) -> bool:

@@ -23,6 +23,8 @@ _NETDEV = re.compile(
     r"^(?:[0-9a-f:.]+ )?(?P<name>[\w.-]{1,64}) +port +(?P<port>\d{1,3}) +==> +"
     r"(?P<netdev>\S{1,64}) +\((?P<state>\w{1,20})\)"
 )
+_INDENTED = re.compile(r"^\s+(?:Port \d|port:|[Ss]tate:)", re.M)
+_LABEL = re.compile(r"^(?=[A-Za-z][A-Za-z_ ]*:|Port \d)(?!hca_id)", re.M)
 _GONE = re.compile(r"^ibpanic: .*IB device '(?P<name>[\w.-]{1,64})' failed")
 _FIELD = re.compile(r"^\s+(?P<label>[A-Za-z_][A-Za-z_ ]*):\s(?P<value>.*)$")
 _MLXLINK = re.compile(r"\bmlxlink\b.*? -d +(?P<name>[\w.:/-]{1,64})|^(?: *\")?Operational Info")
@@ -87,6 +89,8 @@ def parse_rdma_ports(text: str) -> RdmaPorts:
     """Parse outputs of `ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link`, `mlxlink` in one text."""
     ports = _mlxlink_ports(text)
     device, firmware, first, unread = "", None, 0, 0
+    # Web pages lose the indentation.
+    text = text if _INDENTED.search(text) else _LABEL.sub(" ", text)
     in_port, foreign = False, bool(ports)
     for number, line in lines_of(text):
         if (match := _IBSTAT_CA.match(line) or _DEVINFO.match(line)) is not None:

@@ -23,6 +23,7 @@ from nccltune.model.errors import InputError
 _GPU = re.compile(r"^GPU(\d{1,4})$")
 _ROCM_KINDS = ("XGMI", "PCIE")
 _MOST_ROWS = 64
+_PCI_ONLY = re.compile(r"\btopo +(?:-\w+ +)*(?:-mp|--matrix_pci)\b")
 _ROCM = re.compile(r"^[= ]*Link Type between two GPUs", re.M)
 
 
@@ -62,7 +63,7 @@ def parse_topo_matrix(text: str) -> TopoMatrix:
     """Parse the matrix. Its cells may be separated by tabs or spaces.
 
     A row that is cut or damaged is skipped and counted in `unread`. If the text has no header of a
-    matrix, the result has no cells.
+    matrix, the result has no cells. `topo -mp` shows no NVLink: its pairs of GPUs are left out.
     """
     if (match := _ROCM.search(text)) is not None:
         return _rocm_links(text[match.end() :])
@@ -72,10 +73,14 @@ def parse_topo_matrix(text: str) -> TopoMatrix:
     except InputError:
         return TopoMatrix((), {}, int(looks_like_matrix(text)))
     names = nic_names(lines)
+    asked = [number for number, line in enumerate(lines) if _PCI_ONLY.search(line)]
+    is_pci = any(number < at for number in asked)
+    if is_pci and (later := parse_topo_matrix("\n".join(lines[at + 1 :]))).cells:
+        return later
     found: list[Cell] = []
     cpus: dict[int, list[int]] = {}
     unread = 0
-    for line in lines[at + 1 :]:
+    for line in lines[at + 1 : next((one for one in asked if one > at), None)]:
         words = line.split(None, 1)
         if not words or words[0] not in columns:
             continue
@@ -89,7 +94,7 @@ def parse_topo_matrix(text: str) -> TopoMatrix:
         if index is not None and (listed := cpus_of(rest.get("CPU Affinity", ""))):
             cpus[index] = listed
         for column, kind in zip(columns, cells, strict=True):
-            if kind == "X":
+            if kind == "X" or (is_pci and index is not None and gpu_number(column) is not None):
                 continue
             links = int(kind[2:]) if kind.startswith("NV") else 0
             plain = "NVL" if links else {"SOC": "SYS"}.get(kind, kind)
