@@ -52,7 +52,7 @@ CALIBRATION = names.CALIBRATION
 _NCCL = re.compile(r"(?:column|under) '[^']*[nr]ccl", re.IGNORECASE)
 _OTHERS = re.compile(
     r"\bgloo\b|\buccl?\b|mscclpp|msccl\+\+|custom|symm_?mem|multimem|(?:one|two)[-_ ]?shot|deepep"
-    r"|nvshmem|flashinfer|\bmpi\b|\b(?:y?ours)\b",
+    r"|nvshmem|flashinfer|\bmpi\b|\bmsccl\b|\bvllm\b|\b(?:y?ours)\b",
     re.IGNORECASE,
 )
 """Programs and kernels that run collectives instead of NCCL."""
