@@ -316,9 +316,9 @@ def _careful(line: str, number: int) -> Rule | Problem:
         few = len(cells) < LEAST_COLUMNS
         message = f"{len(cells)} column{'' if len(cells) == 1 else 's'}"
         message += f": too {'few' if few else 'many'}"
-        low, high = [*cells[1:3], "", ""][:2]
-        if _WHOLE.fullmatch(low) and _WHOLE.fullmatch(high) and int(low) > int(high):
-            message += f"; {_named(2)}: {high} is less than minBytes {low}"
+        least, most = [*cells[1:3], "", ""][:2]
+        if _WHOLE.fullmatch(least) and _WHOLE.fullmatch(most) and int(least) > int(most):
+            message += f"; {_named(2)}: {most} is less than minBytes {least}"
         return Problem(
             number,
             message,
