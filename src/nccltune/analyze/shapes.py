@@ -19,6 +19,8 @@ _RELIABLE_BYTES = 1 << 10
 """Single timings of smaller messages are no evidence of a dip or a plateau."""
 _FLAT = 1.15
 """The highest bandwidth of a flat range over the lowest."""
+_STILL = 1.03
+"""Above this growth a flat range does not stand still: it hardly grows."""
 RISING_SLOPE = 0.35
 """Slope (log-log) above which a curve must rise around a plateau; 1 is proportional."""
 _LEAST_LEVEL = 0.01
@@ -129,11 +131,16 @@ def _plateaus(points: Sequence[CurvePoint], margin: float) -> Iterator[Shape]:
             _ratio(last, after) > 1 + margin and _slope(last, after) > RISING_SLOPE
         )
         if wide and reliable and stuck and rises:
+            level = rate(last.busbw_gb_per_s)
+            if _ratio(first, last) > _STILL:
+                still = f"hardly grows from {rate(first.busbw_gb_per_s)} to {level}, from "
+            else:
+                still = f"stands still at about {level} from "
             yield Shape(
                 FindingKind.PLATEAU,
                 first.bytes,
                 last.bytes,
-                f"bus bandwidth stands still at about {rate(last.busbw_gb_per_s)} from "
+                f"bus bandwidth {still}"
                 f"{format_bytes(first.bytes)} to {format_bytes(last.bytes)}, "
                 f"{percent(last.busbw_gb_per_s / top)} of the peak",
                 {"level_gb_per_s": last.busbw_gb_per_s, "peak_gb_per_s": top},

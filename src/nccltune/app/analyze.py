@@ -37,6 +37,7 @@ from nccltune.formats.reading.file_report import ImportRecord
 from nccltune.formats.reading.platform_facts import joined
 from nccltune.model.errors import InputError, StudyError, UnwritableError
 from nccltune.model.finding import FindingKind
+from nccltune.model.platform import Platform
 from nccltune.report.remarks import REMARKS
 from nccltune.study import names
 from nccltune.study.files import Study
@@ -51,7 +52,7 @@ CALIBRATION = names.CALIBRATION
 _NCCL = re.compile(r"(?:column|under) '[^']*[nr]ccl", re.IGNORECASE)
 _OTHERS = re.compile(
     r"\bgloo\b|\buccl?\b|mscclpp|msccl\+\+|custom|symm_?mem|multimem|(?:one|two)[-_ ]?shot|deepep"
-    r"|nvshmem|flashinfer|\bmpi\b|\b(?:y?ours)\b",
+    r"|nvshmem|flashinfer|\bmpi\b|\bmsccl\b|\bvllm\b|\b(?:y?ours)\b",
     re.IGNORECASE,
 )
 """Programs and kernels that run collectives instead of NCCL."""
@@ -163,7 +164,7 @@ def analyze_study(opened: OpenStudy, *, assumed_noise: float = ASSUMED_NOISE) ->
     """
     expected, warnings = _expectations(opened)
     analysis = analyze(
-        opened.study.platform(),
+        _platform_of(opened.study),
         opened.samples,
         suspect=suspect_sentences(opened.study),
         expected=expected,
@@ -173,6 +174,17 @@ def analyze_study(opened: OpenStudy, *, assumed_noise: float = ASSUMED_NOISE) ->
     conditions = _with_model(opened, analysis.conditions)
     found = msgspec.structs.replace(analysis, basis=_basis(opened.study), conditions=conditions)
     return Analyzed(found, warnings)
+
+
+def _platform_of(study: Study) -> Platform:
+    """Return the platform; without one, of runs of an unknown scale, the settings they share."""
+    platform = study.platform()
+    records = study.imports(ImportRecord)
+    runs = [dict(run.facts.settings or {}) for item in records for run in item.runs or ()]
+    if study.platform_path.is_file() or not runs:
+        return platform
+    shared = [item for item in runs[0].items() if all(item in run.items() for run in runs)]
+    return msgspec.structs.replace(platform, settings=dict(shared))
 
 
 def _with_model(opened: OpenStudy, conditions: list[ConditionAnalysis]) -> list[ConditionAnalysis]:

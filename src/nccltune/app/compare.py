@@ -214,14 +214,16 @@ def _by_name(runs: Iterable[MeasuredRun]) -> dict[str, list[MeasuredRun]]:
 def _beside(found: RunsRead, assumed: float) -> Iterator[BesideCompared]:
     tables: dict[tuple[str, MeasuredTest], list[MeasuredRun]] = {}
     for run in found.runs:
-        if len(run.curves) == 1:
-            ((test, _),) = run.curves
-            tables.setdefault((run.table, test), []).append(run)
+        if len({test for test, _ in run.curves}) == len(run.curves):
+            for key, curve in run.curves.items():
+                part = msgspec.structs.replace(run, curves={key: curve})
+                tables.setdefault((run.table, key[0]), []).append(part)
     if all(len(_by_name(runs)) < 2 for runs in tables.values()):
         sections = list(tables.items())
         tables = {}
         for (_, test), runs in sections:
             tables.setdefault(("", test), []).extend(runs)
+    alike = Counter(test.title for _, test in tables)
     for (_, test), runs in tables.items():
         named = _by_name(runs)
         if len(named) < 2:
@@ -232,16 +234,21 @@ def _beside(found: RunsRead, assumed: float) -> Iterator[BesideCompared]:
             pair = [found._replace(runs=x) for x in (named[base], own)]
             with suppress(InputError):  # the same times twice
                 sides += [_sides((base, name), pair, assumed)] if name != base else []
-        times = {name: _times(own[0]) for name, own in named.items()}
+        times = {name: _times(own) for name, own in named.items()}
+        title = test.words if alike[test.title] > 1 else test.title
         yield BesideCompared(
-            title=test.title, sides=sides, times_us=times, fastest=fastest_ranges(times)
+            title=title, sides=sides, times_us=times, fastest=fastest_ranges(times)
         )
 
 
-def _times(run: MeasuredRun) -> dict[int, float]:
-    (curve,) = run.curves.values()
-    ordered = sorted(curve.times, key=lambda point: not point.in_place)
-    return {point.bytes: curve.time_us(point) for point in ordered}
+def _times(runs: Sequence[MeasuredRun]) -> dict[int, float]:
+    """Return the time of each size: of the first run that has it, out of place where it can be."""
+    found: dict[int, float] = {}
+    for run in reversed(runs):
+        (curve,) = run.curves.values()
+        ordered = sorted(curve.times, key=lambda point: not point.in_place)
+        found |= {point.bytes: curve.time_us(point) for point in ordered}
+    return dict(sorted(found.items()))
 
 
 def _is_one(path: Path, runs: Sequence[MeasuredRun]) -> bool:

@@ -14,6 +14,7 @@ from nccltune.app.analyze import AnalyzedInput
 from nccltune.cli.compare_screen import show as show_compared
 from nccltune.cli.import_screen import show_read
 from nccltune.cli.output import hanging, hint, next_step, plain_table, stdout, styled
+from nccltune.formats.reading.platform_facts import joined
 from nccltune.model.finding import FindingKind
 from nccltune.model.numbers import percent_text, size_form
 from nccltune.report.remarks import REMARKS, grouped
@@ -41,6 +42,9 @@ def show(found: AnalyzedInput, path: Path, stated: str = "") -> None:
         title = analysis.platform.title
         unnamed = found.imported is not None and title == analysis.platform.name
         hanging(out, "platform   ", 11, "unknown" if unnamed else title)
+        if (settings := analysis.platform.settings) and analysis.platform.recorded_at is None:
+            listed = joined([f"{name}={value}" for name, value in settings.items()], 8)
+            hanging(out, "settings   ", 11, listed)
         if analysis.platform.replay:
             hanging(out, "replay     ", 11, f"of {analysis.platform.replay}")
         compared = show_analysis(analysis, out, foreign=part.foreign)

@@ -100,6 +100,18 @@ def test_a_plateau_below_the_peak_is_found() -> None:
     plateaus = of_kind(analysis, FindingKind.PLATEAU)
     assert [(item.min_bytes, item.max_bytes) for item in plateaus] == [(4 << 20, 16 << 20)]
     assert plateaus[0].tuning is True
+    assert "stands still at about" in plateaus[0].sentence
+
+
+def test_a_plateau_that_grows_a_little_names_both_ends() -> None:
+    def creeping(size: int) -> dict[str, float]:
+        times = stuck(size)
+        return times | {"default": times["default"] * (0.95 if size == 16 << 20 else 1.0)}
+
+    (plateau,) = of_kind(
+        analyze_samples(PLATFORM, measure(SIZES, creeping, noise=0.0)), FindingKind.PLATEAU
+    )
+    assert "hardly grows from 90 GB/s to 94.7 GB/s, from 4 MiB to 16 MiB" in plateau.sentence
 
 
 def test_a_saturated_end_is_no_plateau() -> None:

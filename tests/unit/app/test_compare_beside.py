@@ -268,3 +268,29 @@ def test_what_an_assumed_difference_comes_from_is_said(
     run(["compare", str(path), "--collective", "allreduce", "--ranks", "8"])
     shown = " ".join(capsys.readouterr().out.split())
     assert "(by an assumed scatter of three times --assume-noise)" in shown
+
+
+def test_each_type_of_a_table_is_compared_at_all_its_sizes(tmp_path: Path) -> None:
+    """Each launch configuration is a run of its own; the columns have all of them in common."""
+    rows = "".join(
+        f"| {kind} | {mib} | threads={threads} | {own[0]} | {own[1]} | {own[2]} |\n"
+        for kind, threads in (("bf16", (256, 512, 512, 512)), ("fp16", (512, 256, 512, 256)))
+        for mib, threads, own in zip((1, 4, 16, 64), threads, TIMES.values(), strict=True)
+    )
+    head = "| type | MiB | launch | old (us) | new (us) | third (us) |\n|---|---|---|---|---|---|\n"
+    found = read(tmp_path, head + rows, collective="allreduce", ranks=8)
+    assert [table.title.rpartition(", ")[2] for table in found.tables] == ["bfloat16", "half"]
+    for table in found.tables:
+        assert list(table.times_us) == ["old", "new", "third"]
+        assert [*map(list, table.times_us.values())] == [[1 << at for at in (20, 22, 24, 26)]] * 3
+
+
+@pytest.mark.parametrize("options", [[], ["--nodes", "2"]])
+def test_analyze_names_the_settings_of_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]
+) -> None:
+    path = tmp_path / "one.md"
+    rows = "".join(f"| {size} | {own[0]} |\n" for size, own in TIMES.items())
+    path.write_text("NCCL_CROSS_NIC=0\n" + SECTION + rows, encoding="utf-8")
+    run(["analyze", str(path), "--collective", "allreduce", "--ranks", "8", *options])
+    assert "settings   NCCL_CROSS_NIC=0\n" in capsys.readouterr().out

@@ -78,6 +78,22 @@ def test_unknown_and_ambiguous_files_are_errors_with_a_hint(
     assert "‹kind›" in (error.value.hint or "")
 
 
+@pytest.mark.parametrize(
+    ("text", "reader"),
+    [
+        ("# rules\ncommunicator_configs {\n  node_range: { min: 2 }\n}\n", "Google's tuner"),
+        ("# size\nallgather,[0,16384],ring,ll128,-1,*,*\n", "NCCLX's tuner"),
+        ("reduce, 4096, tree, ll, -1, 2, 8\n", "NCCLX's tuner"),
+        ("collective,bytesPerRank,algorithm,protocol,channels\n", "NCCLX's tuner"),
+        ('{"rules": [{"filter": {"collective": "allreduce"}}]}\n', "NCCLX's tuner"),
+    ],
+)
+def test_a_configuration_of_another_tuner_is_named(tmp_path: Path, text: str, reader: str) -> None:
+    with pytest.raises(InputError, match=f"is a configuration of {reader} ") as error:
+        recognise(written(tmp_path, "rules", text))
+    assert "collective,minBytes" in (error.value.hint or "")
+
+
 def test_the_kind_that_the_user_names_is_used(tmp_path: Path) -> None:
     both = str(written(tmp_path, "both", CONFIGURATION + SCRIPT.partition("\n")[2]))
     as_table = lint(LintRequest([both], kind=LintKind.CONFIGURATION))

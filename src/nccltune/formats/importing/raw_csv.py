@@ -288,7 +288,9 @@ class _Rows:
         if unknown:
             need = f"rename the column that holds it to {name} (not known: {unknown}); {need}"
         if role == "collective":
-            need = f"give --collective, or {need}"
+            rates = self.header.roles & {"time", "algbw", "busbw", "ranks"} == {"busbw"}
+            needed = " and --ranks (busbw depends on it)" if rates else ""
+            need = f"give --collective{needed}, or {need}"
         return CellError(f"the column {name!r} is missing", need)
 
     def run_of(self, sample: Sample) -> RunFound:

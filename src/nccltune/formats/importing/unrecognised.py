@@ -59,6 +59,7 @@ _APART = (
 _REBUILD = "build it again (make clean; make MPI=1) and start it with mpirun or srun"
 _LABELS = re.compile(r"#?\s*size\s+count\s+type\s+(?:redop|root|time)")
 _LOG = re.compile(r"[\w./-]{1,80}\.(?:log|out|txt|err|json)", re.IGNORECASE)
+_PAIRED_SIZE = re.compile(r"\b((?!world|batch|group)[a-z]+[_ ]size) ?[:=] ?\d", re.IGNORECASE)
 _VALUE = re.compile(r":\s*-?\d+(?:\.\d+)?\s*(?:[|,]|$)")
 _SENTENCE = re.compile(r"[a-z)`][.:,;](?:\s|$)")
 _NUMBER = re.compile(r"[-+]?[\d.,]*\d")
@@ -323,10 +324,13 @@ def _of_prose(lines: list[str]) -> Described:
         return Described(message, "give the lines whole, and the output of nccl-tests", log[0][0])
     timed = [at for at, line in enumerate(lines, 1) if _TIMED.search(line)]
     if len(timed) >= _LEAST:
+        hint = "give the output of nccl-tests, or a table with the columns 'size (bytes)' and"
+        hint += " 'time (us)'"
+        if size := _PAIRED_SIZE.search(lines[timed[0] - 1]):
+            hint += f"; where {size[1]!r} is the bytes of a call, name it 'bytes'"
         return Described(
             f"has {len(timed)} lines with times or bandwidths, and no table of them by size",
-            "give the output of nccl-tests, or a table with the columns 'size (bytes)' and"
-            " 'time (us)'",
+            hint,
             timed[0],
         )
     prose = next((at for at, line in enumerate(lines, 1) if _PROSE.search(line)), None)

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator
 from nccltune.formats.reading.table_header import header_of
 
 _PAIR = re.compile(
-    r"(?<![\w/#-])(?P<name>[A-Za-z][\w/#-]*(?=\s?=)|[A-Za-z][\w/#-]*(?: [A-Za-z][\w/#-]*){0,4}"
+    r"(?<![\w/#-])(?P<name>(?:(?<=[,;|])|(?<=[,;|] ))[A-Za-z][\w/#-]*(?: [A-Za-z][\w/#-]*){1,2}"
+    r"(?=\s?=)|[A-Za-z][\w/#-]*(?=\s?=)|[A-Za-z][\w/#-]*(?: [A-Za-z][\w/#-]*){0,4}"
     r"(?: ?[(\[][^()\[\]]{1,24}[)\]])?(?=\s?:))\s?[:=]\s{0,8}(?P<value>[\w.+-]+"
-    r"(?: ?(?:[KMGT]i?B(?:/s)?|B|bytes|[mnu\u00b5\u03bc]s|sec|s|Gbps|Gb/s))?)(?=[\s,;|]|$)"
+    r"(?: ?(?:[KMGT]i?B(?:/s)?|B|bytes|[mnu\u00b5\u03bc]s|sec|s|Gbps|Gb/s))?)(?=[\s,;|]|$)(?!\s?=)"
 )
+_UNIT = re.compile(r"(?<=[\d.])[mnu\u00b5\u03bc]s$")
 _BETWEEN = re.compile(r"[\s,;|]*")
 _LEAST = 2
 _WIDTH = 1024
@@ -32,10 +34,20 @@ def pairs_of(line: str) -> tuple[str, list[str], list[str]] | None:
         _BETWEEN.fullmatch(line, match.end(), end) for match, end in zip(found, ends, strict=True)
     ):
         return None
-    names = [match["name"] for match in found]
+    names, values = [match["name"] for match in found], [match["value"] for match in found]
     if header_of(",".join(names)) is None:
-        return None
-    return line[: found[0].start()], names, [match["value"] for match in found]
+        # The unit tells that `ours time` is one: `ours time = 0.01ms`.
+        units = [_UNIT.search(value) for value in values]
+        names = [
+            f"{name} ({unit[0]})" if unit else name for name, unit in zip(names, units, strict=True)
+        ]
+        values = [
+            value[: unit.start()] if unit else value
+            for value, unit in zip(values, units, strict=True)
+        ]
+        if header_of(",".join(names)) is None:
+            return None
+    return line[: found[0].start()], names, values
 
 
 def rows_of_pairs(

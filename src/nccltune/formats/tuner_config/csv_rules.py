@@ -88,6 +88,7 @@ _CELLS: tuple[tuple[Any, ...], ...] = (
     (number_of, "a chunk size", 1, MAX_CHUNK, "leaves it to NCCL"),
 )
 """The reader of each column, and its limits."""
+_WHOLE = re.compile(r"\d{1,20}")
 _ALGORITHM = COLUMNS.index("algorithm")
 _HEADS = frozenset({"collective", "collective_type", "colltype", "coll_type", "collectivetype"})
 _PAIR = re.compile(r'\s*([A-Za-z_][\w.-]*)=(?:"([^"]*)"|([^\s"]+))(?=\s|$)')
@@ -313,9 +314,14 @@ def _careful(line: str, number: int) -> Rule | Problem:
     cells = [cell.strip(" \t") for cell in line.split(",")]
     if not LEAST_COLUMNS <= len(cells) <= len(COLUMNS):
         few = len(cells) < LEAST_COLUMNS
+        message = f"{len(cells)} column{'' if len(cells) == 1 else 's'}"
+        message += f": too {'few' if few else 'many'}"
+        least, most = [*cells[1:3], "", ""][:2]
+        if _WHOLE.fullmatch(least) and _WHOLE.fullmatch(most) and int(least) > int(most):
+            message += f"; {_named(2)}: {most} is less than minBytes {least}"
         return Problem(
             number,
-            f"{len(cells)} column{'' if len(cells) == 1 else 's'}: too {'few' if few else 'many'}",
+            message,
             f"a row has 8 to 11: {','.join(COLUMNS[:8])}[,numPipeOps[,regBuff[,chunkBytes]]]",
         )
 

@@ -108,6 +108,7 @@ def test_strict_rows(row: str, column: str, hint: str) -> None:
             "computed from a column algbw or busbw",
         ),
         (HEADER + ",ranks", "twice", "delete"),
+        ("size_bytes,busbw,algo,proto", "'collective' is missing", "--collective and --ranks ("),
         (HEADER.replace("size_bytes", "how_much"), "'size_bytes' is missing", "how_much"),
         (HEADER.replace("latency_us", "t"), "'latency_us' is missing", "t)"),
         (HEADER + ",Time (us)", "twice", "delete"),

@@ -15,6 +15,8 @@ FORMS = {
     "units": lambda size, us: f"all_reduce bytes={size} latency={us}us gpu=H100",
     "seconds": lambda size,
     us: f"allreduce - Size (bytes): {size}, Elapsed time (s): {us / 1e6:.9f}",
+    "words before =": lambda size,
+    us: f"[rank0] all_reduce: size = {size} bytes, avg time = {us} us, rounds = 20",
     "bars": lambda size, us: f"all_reduce | bytes: {size} | avg_time_us: {us}",
 }
 
@@ -38,6 +40,15 @@ def test_pairs_that_name_their_choice_are_a_raw_csv() -> None:
     assert [sample.time_us for sample in csv_file(data).samples] == [20.1, 15.1]
 
 
+def test_the_unit_tells_which_pairs_are_times() -> None:
+    line = "size = 512, world_size = 2, our time = 0.0130ms,their time = 11.9us"
+    assert pairs_of(line) == (
+        "",
+        ["size", "world_size", "our time (ms)", "their time (us)"],
+        ["512", "2", "0.0130", "11.9"],
+    )
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -46,6 +57,8 @@ def test_pairs_that_name_their_choice_are_a_raw_csv() -> None:
         "h:1:2 [0] NCCL INFO size=1024 time_us=20",
         "size: 1024",
         "buffer size: 4 MiB, window: 3",
+        "test_size = 512, ours time = 0.0130ms",
+        "bytes = 512, ours time = 7, theirs = 8",
         "# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5",
     ],
 )

@@ -103,6 +103,7 @@ def test_the_header() -> None:
         (ROW + ",1,1,1,1", "12 columns: too many", "8 to 11"),
         ("allreduce,0,65536,tree,ll,-1,4", "7 columns: too few", "8 to 11"),
         ("ring", "1 column: too few", "8 to 11"),
+        ("allreduce,65536,0,tree,ll", "too few; column 3 (maxBytes): 0 is less than", "8 to 11"),
     ],
 )
 def test_problems(row: str, message: str, hint: str) -> None:
