@@ -430,6 +430,6 @@ def _read(rule: DoctorRule, named: Iterable[str], nodes: Mapping[str, Facts]) ->
     facts = nodes[first]
     assert rule.finding or rule.compare or rule.code
     asked = rule.finding or rule.compare
-    # Omit `settings`: each setting has its own source in the field `where`.
-    names = sorted((asked.needs if asked is not None else rule.needs) - {"settings"})
+    # Omit these: each record has its own source in the field `where`.
+    names = sorted((asked.needs if asked is not None else rule.needs) - {"settings", "failures"})
     return tuple(dict.fromkeys(facts[name].source for name in names if name in facts))[:_MAX_READ]

@@ -166,6 +166,17 @@ def _peers(evidence: NodeEvidence, facts: Facts) -> None:
             known, pairs, source = True, copies.refused, raw.place()
     if known:
         facts.add(GPU_P2P, pairs, source)
+    topo = evidence.parsed("topo", parse_topo_matrix)
+    links = {}
+    if topo is not None and topo[0].cells:
+        paths = []
+        for cell in topo[0].cells:
+            a, b = gpu_number(cell.a), gpu_number(cell.b)
+            if a is not None and b is not None and a < b:
+                paths.append(GpuPath(a=a, b=b, kind=cell.kind, links=cell.links))
+                links[a, b] = cell.links
+        if paths:
+            facts.add(GPU_PATHS, paths, topo[1].place())
     names = {gpu.index: gpu.name for gpu in facts.value(GPUS) or [] if gpu.name is not None}
     for copies, raw in _copies(evidence):
         place = raw.place(copies.peers_line or None)
@@ -173,19 +184,9 @@ def _peers(evidence: NodeEvidence, facts: Facts) -> None:
             facts.add(GPU_COPIES, copies.peers, place)
         if copies.tests:
             facts.add(GPU_P2P_TEST, copies.tests, place)
-        ranges = list(copy_ranges(copies, {i: n for i, n in names.items() if i is not None}))
+        ranges = list(copy_ranges(copies, {i: n for i, n in names.items() if i is not None}, links))
         if ranges and GPU_COPY_RANGES.name not in facts:
             facts.add(GPU_COPY_RANGES, ranges, raw.place())
-    topo = evidence.parsed("topo", parse_topo_matrix)
-    if topo is not None and topo[0].cells:
-        ends = ((gpu_number(cell.a), gpu_number(cell.b), cell) for cell in topo[0].cells)
-        paths = [
-            GpuPath(a=a, b=b, kind=cell.kind, links=cell.links)
-            for a, b, cell in ends
-            if a is not None and b is not None and a < b
-        ]
-        if paths:
-            facts.add(GPU_PATHS, paths, topo[1].place())
 
 
 def add_nic_paths(evidence: NodeEvidence, facts: Facts) -> None:

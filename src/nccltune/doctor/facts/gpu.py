@@ -39,6 +39,7 @@ class NodeGpu(FactRecord):
     recovery_action: Annotated[
         str | None, "what the driver asks for: none, reset, reboot, drain_p2p, drain_and_reset"
     ] = None
+    mig: Annotated[bool | None, "MIG is on"] = None
     nvlinks_active: Annotated[int | None, "NVLinks up"] = None
     nvlinks: Annotated[int | None, "NVLinks it has"] = None
     nvlinks_down: Annotated[list[int] | None, "numbers of the NVLinks that are not up"] = None
@@ -126,6 +127,7 @@ class CopyRange(FactRecord):
     like: Annotated[str | None, "links whose copies reach the highest rate"] = None
     model: Annotated[str | None, "the GPUs' model and its link; null where not known"] = None
     normal: Annotated[bool | None, "the rates are what that link gives"] = None
+    slow: Annotated[list[str] | None, "pairs far below the others or their NVLinks"] = None
 
 
 GPU_COPY_RANGES = records(

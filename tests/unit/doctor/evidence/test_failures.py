@@ -400,7 +400,7 @@ TABLE = """\
 +-----------------------------------------+------------------------+----------------------+
 |   1  NVIDIA H100 80GB HBM3         Off  |   00000000:3B:00.0 Off |                    7 |
 | N/A   35C    P0             71W /  700W |       1MiB /  81559MiB |      0%      Default |
-|                                         |                        |             Disabled |
+|                                         |                        |              Enabled |
 +-----------------------------------------+------------------------+----------------------+
 """
 
@@ -412,6 +412,7 @@ def test_the_table_of_nvidia_smi() -> None:
     assert (first.persistence, first.utilization_pct) == (True, 3)
     assert (first.temperature_c, found.driver) == (33, "570.86.10")
     assert (second.persistence, second.ecc_uncorrected) == (False, 7)
+    assert (first.mig, second.mig) == (False, True)
 
 
 FABRIC = """\

@@ -150,7 +150,7 @@ def test_gpu_query_reads_the_same_from_xml_text_and_csv(text: str) -> None:
     assert set(gpu.slowdowns or ()) == {"sw_power_cap", "hw_thermal_slowdown"}
     assert (gpu.utilization_pct, gpu.temperature_c) == (3, 33)
     assert (gpu.sm_clock_mhz, gpu.sm_clock_max_mhz) == (345, 1980)
-    assert gpu.ecc_uncorrected == 0
+    assert (gpu.ecc_uncorrected, gpu.mig) == (0, False)
     if text is not texts.SMI_CSV:
         assert (gpu.sm, gpu.fabric_state) == (90, "completed")
 
@@ -159,6 +159,8 @@ def test_gpu_query_csv() -> None:
     both = parse_gpu_query(texts.SMI_CSV + texts.SMI_SM + texts.SMI_FABRIC).gpus
     assert [(gpu.sm, gpu.fabric_state) for gpu in both] == [(90, "completed"), (90, "in_progress")]
     assert (both[1].slowdowns, both[1].ecc_uncorrected, both[1].pcie_width) == ([], None, 8)
+    (other,) = parse_gpu_query("index, clocks.sm, pcie.link.gen.gpucurrent\n0, 800 MHz, 4\n").gpus
+    assert (other.sm_clock_mhz, other.pcie_gen, other.mig) == (800, 4, None)
     failed = parse_gpu_query('Field "fabric.state" is not a valid field to query.\n')
     assert failed.gpus == []
     assert failed.problem == 'Field "fabric.state" is not a valid field to query.'
@@ -277,10 +279,57 @@ L40S, H100 = "NVIDIA L40S", "NVIDIA H100 80GB HBM3"
 def test_copies_beside_the_link_of_the_model(
     text: str, model: str, what: str, like: str, normal: bool | None
 ) -> None:
-    (found,) = copy_ranges(parse_copies(text), {0: model, 1: model})
+    (found,) = copy_ranges(parse_copies(text), {0: model, 1: model}, {})
     assert what in (found.what or "")
     assert like in (found.like or "")
     assert found.normal is normal
+
+
+def matrix(count: int, rates: dict[tuple[int, int], float], other: float) -> str:
+    """Return copies between `count` GPUs: `rates` by pair, `other` of all other pairs."""
+    rows = [
+        " ".join(
+            "N/A" if a == b else f"{rates.get((min(a, b), max(a, b)), other):.2f}"
+            for b in range(count)
+        )
+        for a in range(count)
+    ]
+    lines = [f"{a} {row}" for a, row in enumerate(rows)]
+    head = "memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)"
+    return "\n".join([head, " ".join(map(str, range(count))), *lines, ""])
+
+
+PAIRS = [(a, b) for b in range(4) for a in range(b)]
+BRIDGES = {(0, 1): 290.0, (2, 3): 290.0}
+CUBE = dict.fromkeys(((0, 5), (0, 6), (0, 7), (1, 4), (1, 6), (1, 7)), 9.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "links", "slow"),
+    [
+        (matrix(4, {(0, 3): 24.0}, 390), {}, ["GPUs 0 and 3 at 24 GB/s"]),
+        (
+            matrix(4, {(0, 3): 20.0, (1, 3): 21.0, (2, 3): 22.0}, 230),
+            {},
+            ["GPUs 0 and 3 at 20 GB/s", "GPUs 1 and 3 at 21 GB/s", "GPUs 2 and 3 at 22 GB/s"],
+        ),
+        (matrix(4, {(0, 3): 2.0}, 25), {}, ["GPUs 0 and 3 at 2 GB/s"]),
+        (PEER.format("24.1", "24.9"), {(0, 1): 18}, ["GPUs 0 and 1 at 24.1 GB/s (NV18)"]),
+        (PEER.format("24.1", "24.9"), {}, None),
+        (PEER.format("52", "52"), {(0, 1): 4}, None),
+        (matrix(4, BRIDGES, 24), dict.fromkeys(PAIRS, 0) | {(0, 1): 12, (2, 3): 12}, None),
+        # Two GPUs of four: their numbers may be others.
+        (PEER.format("24", "24"), dict.fromkeys(PAIRS, 0) | {(0, 1): 12, (2, 3): 12}, None),
+        (matrix(4, {(0, 1): 24.0, (2, 3): 24.0}, 18), {}, None),
+        (matrix(8, CUBE, 24), {}, None),
+        ("Device=0 CANNOT Access Peer Device=3\n" + matrix(4, {(0, 3): 9.0}, 300), {}, None),
+    ],
+)
+def test_pairs_far_below_the_others_or_their_nvlinks(
+    text: str, links: dict[tuple[int, int], int], slow: list[str] | None
+) -> None:
+    (found,) = copy_ranges(parse_copies(text), {}, links)
+    assert (found.slow, found.normal) == (slow, None if slow is None else False)
 
 
 def test_names_of_gpus_beside_copies() -> None:
@@ -293,7 +342,7 @@ def test_both_directions_at_once_count_by_halves() -> None:
     copies = parse_copies(table.format("Disabled", 20, 20) + table.format("Enabled", 50, 51))
     assert [(one.kind, one.gb_per_s) for one in copies.peers] == [("p2p", 25.0), ("p2p", 25.5)]
     assert [one.without_gb_per_s for one in copies.tests] == [10.0, 10.0]
-    (found,) = copy_ranges(copies, {0: L40S, 1: L40S})
+    (found,) = copy_ranges(copies, {0: L40S, 1: L40S}, {})
     assert (found.what, found.normal) == ("GPU to GPU, each way of both at once", True)
 
 

@@ -549,6 +549,61 @@ def test_what_people_post_of_a_sound_node_is_no_cause(text: str, rule: str, tmp_
     assert rule not in {one.rule for one in judged.of(RuleVerdict.FINDING)}
 
 
+CSV = "index, pcie.link.gen.current, pcie.link.gen.max, pcie.link.width.current, "
+PORTS = """\
+CA 'mlx5_0'
+\tPort 1:
+\t\tState: Active
+\t\tPhysical state: LinkUp
+\t\tRate: 100
+\t\tSM lid: 1
+\t\tLink layer: InfiniBand
+CA 'mlx5_1'
+\tPort 1:
+\t\tState: Initializing
+\t\tPhysical state: LinkUp
+\t\tRate: 200
+\t\tLink layer: InfiniBand
+"""
+SLICES = "GPU 0: NVIDIA A100 (UUID: GPU-a)\n  MIG 3g.40gb     Device  0: (UUID: MIG-b)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "evidence"),
+    [
+        (
+            f"{CSV}pcie.link.width.max\n0, 5, 5, 8, 16\n",
+            "gpu-link-degraded",
+            "GPU 0: x8 generation 5 of x16 generation 5",
+        ),
+        (
+            "index, clocks.sm, clocks_throttle_reasons.active\n1, 800 MHz, 0x0000000000000040\n",
+            "gpu-slowed",
+            "GPU 1: hw_thermal_slowdown (temperature unknown, 800 MHz)",
+        ),
+        (PORTS, "no-subnet-manager", "mlx5_1 port 1: INIT, LinkUp"),
+        (PORTS, "port-down", "mlx5_0 port 1: ACTIVE, LinkUp, 100 Gb/s"),
+        (SLICES, "gpu-mig", "GPU 0: MIG is on"),
+    ],
+)
+def test_evidence_says_what_was_read(text: str, rule: str, evidence: str, tmp_path: Path) -> None:
+    put(tmp_path, "n1/paste.txt", text)
+    (facts,) = folder_facts(tmp_path)
+    found = {one.rule: one for one in examine({"n1": facts}, rule_base(), "x").rules}[rule]
+    assert [one.text for one in found.evidence] == [evidence]
+
+
+def test_evidence_of_a_failure_has_the_file_of_its_line(tmp_path: Path) -> None:
+    put(tmp_path, "n1/a.log", "ibv_create_cq(cqe=64) failed: Cannot allocate memory\n")
+    put(tmp_path, "n1/b.log", "Error: rank 27 and rank 19 both on CUDA device 53000\n")
+    (facts,) = folder_facts(tmp_path)
+    found = {one.rule: one for one in examine({"n1": facts}, rule_base(), "x").rules}
+    for rule, file in (("rdma-memory", "a.log:1"), ("gpu-ordinal", "b.log:1")):
+        (evidence,) = found[rule].evidence
+        assert f"{file})" in evidence.text
+        assert evidence.read == ()
+
+
 def test_rows_below_a_command_end_with_them(tmp_path: Path) -> None:
     command = "$ nvidia-smi --query-gpu=index,pcie.link.width.current --format=csv,noheader"
     text = f"{command}\n0, 16\n1, 8   # riser\nso, 8 lanes\n2, 4\n"

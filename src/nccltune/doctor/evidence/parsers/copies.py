@@ -2,6 +2,7 @@
 """Parse measured copies of nvbandwidth (0.2 to 0.8) and of NVIDIA's sample p2pBandwidthLatencyTest:
 between the host and each GPU, and between GPUs."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -198,10 +199,13 @@ _SHOWN = {
 }
 
 
-def copy_ranges(copies: Copies, names: Mapping[int, str]) -> Iterator[CopyRange]:
+def copy_ranges(
+    copies: Copies, names: Mapping[int, str], links: Mapping[tuple[int, int], int]
+) -> Iterator[CopyRange]:
     """Yield the lowest and highest rate of each kind of copy, compared with the model's link.
 
-    `names` are names of GPUs by index, for outputs that have none.
+    `names` are names of GPUs by index, for outputs that have none. `links` are the NVLinks between
+    two GPUs (the lower index first).
     """
     models = set((copies.names or names).values())
     model = models.pop() if len(models) == 1 else ""
@@ -212,7 +216,26 @@ def copy_ranges(copies: Copies, names: Mapping[int, str]) -> Iterator[CopyRange]
     if found:
         what = "GPU to GPU without P2P" if copies.refused else "GPU to GPU"
         what += ", each way of both at once" if copies.both_ways else ""
-        yield _range(what, found, model, "refused" if copies.refused else "peer")
+        one = _range(what, found, model, "refused" if copies.refused else "peer")
+        if not copies.refused and (slow := list(_slow(copies.peers, links))):
+            one.slow, one.normal = slow, False
+        yield one
+
+
+def _slow(peers: list[GpuCopy], links: Mapping[tuple[int, int], int]) -> Iterator[str]:
+    """Yield the pairs far below the others, or below their NVLinks (14 to 50 GB/s each)."""
+    rates: dict[tuple[int, int], float] = {}
+    for one in peers:
+        pair = (min(one.a or 0, one.b or 0), max(one.a or 0, one.b or 0))
+        rates[pair] = min(one.gb_per_s or 0.0, rates.get(pair, math.inf))
+    high = max(one.gb_per_s or 0.0 for one in peers)
+    few = {pair for pair, rate in rates.items() if rate < high * (0.5 if high >= 60 else 0.2)}
+    for (a, b), rate in sorted(rates.items()):
+        # The numbers of the GPUs may be others where only some of them were measured.
+        count = links[a, b] if links.keys() == rates.keys() else 0
+        # With bridges most pairs have no NVLink.
+        if ((a, b) in few and 2 * len(few) <= len(rates)) or rate < 7 * count:
+            yield f"GPUs {a} and {b} at {rate:g} GB/s{f' (NV{count})' if count else ''}"
 
 
 def _range(what: str, rates: list[float], model: str, kind: str) -> CopyRange:

@@ -119,6 +119,7 @@ def _made(index: int, said: Callable[[str], str | None]) -> NodeGpu:
         remap_pending=_yes(value("remap.pending")),
         remap_failed=_yes(value("remap.failed")),
         recovery_action=_word(value("gpu_recovery_action")),
+        mig={"Enabled": True, "Disabled": False}.get((value("mig.mode.current") or "").rstrip("*")),
         fabric_state=_word(value("fabric.state")),
         fabric_health=_word(value("fabric.health")),
         fabric_status=_word(value("fabric.status")),
@@ -188,6 +189,7 @@ def _csv(text: str) -> GpuQuery:
 def _field(cell: str) -> str:
     """Return a column's name without its unit. Older names are mapped to newer ones."""
     name = cell.partition(" [")[0].replace("clocks_throttle_reasons.", "clocks_event_reasons.")
+    name = {"clocks.sm": "clocks.current.sm"}.get(name, name.replace(".gpucurrent", ".current"))
     return {"gpu_name": "name", "gpu_bus_id": "pci.bus_id"}.get(name, name)
 
 
@@ -196,9 +198,9 @@ _FIELDS = frozenset(
         *(_field(name) for name in f"{QUERY},{QUERY_CAPABILITY},{QUERY_FABRIC}".split(",")),
         *("timestamp", "uuid", "gpu_uuid", "gpu_name", "gpu_bus_id", "serial", "count", "pstate"),
         *("memory.used", "memory.free", "utilization.memory", "power.draw", "power.limit"),
-        *("ecc.mode.current", "vbios_version", "clocks.sm", "clocks.mem", "clocks.gr"),
+        *("ecc.mode.current", "vbios_version", "clocks.mem", "clocks.gr"),
         *("ecc.errors.uncorrected.aggregate.total", "ecc.errors.corrected.volatile.total"),
-        *("pcie.link.gen.gpucurrent", "pcie.link.gen.gpumax", "pcie.link.gen.hostmax"),
+        *("pcie.link.gen.gpumax", "pcie.link.gen.hostmax"),
         *(
             "temperature.memory",
             "compute_mode",
@@ -233,6 +235,7 @@ _ELEMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "remap.pending": ("remapped_rows", ("remapped_row_pending", "pending")),
     "remap.failed": ("remapped_rows", ("remapped_row_failure", "remap_failure")),
     "gpu_recovery_action": ("", ("gpu_recovery_action",)),
+    "mig.mode.current": ("mig_mode", ("current_mig",)),
     "fabric.state": ("fabric", ("state",)),
     "fabric.health": ("fabric", ("summary",)),
     "fabric.status": ("fabric", ("status",)),
@@ -318,6 +321,7 @@ _LABELS = {
     "remap.pending": "Remapped Rows/Pending",
     "remap.failed": "Remapped Rows/Remapping Failure Occurred",
     "gpu_recovery_action": "GPU Recovery Action",
+    "mig.mode.current": "MIG Mode/Current",
     "fabric.state": "Fabric/State",
     "fabric.health": "Fabric/Health/Summary",
     "fabric.status": "Fabric/Status",

@@ -15,6 +15,9 @@ _SECOND = re.compile(
     r"^\|\s*\S+\s+(?P<temperature>\d{1,3})C\s+P\d[^|]*\|[^|/]*/\s*\d{1,9}MiB\s*\|"
     r"\s*(?P<busy>\d{1,3})%"
 )
+_MIG = re.compile(
+    r"^\|\s*\|\s*\|\s*(?P<mode>(?:En|Dis)abled\*?)\s*\|\s*$|\s+MIG \S+\s+Device\s+\d+: \(UUID: "
+)
 _LISTED = re.compile(r"^GPU (?P<index>\d{1,3}): (?P<name>\S.*?) \(UUID: ")
 
 
@@ -42,5 +45,7 @@ def parse_gpu_table(text: str) -> dict[int, dict[str, str]]:
             current["temperature.gpu"] = match["temperature"]
             current["utilization.gpu"] = match["busy"]
         elif (match := _LISTED.match(line)) is not None:
-            found[int(match["index"])] = {"name": match["name"]}
+            current = found.setdefault(int(match["index"]), {"name": match["name"]})
+        elif current and (match := _MIG.match(line)) is not None:
+            current["mig.mode.current"] = match["mode"] or "Enabled"
     return found
