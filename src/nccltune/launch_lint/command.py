@@ -137,6 +137,7 @@ class LaunchContext(NamedTuple):
     - `folder`: the folder of the file with the command, "" if there is none.
     - `files`: texts of host files that the text around the command shows, by their names.
     - `on_first`: the scheduler whose batch script runs the line: on its first node only. "" else.
+    - `not_passed`: variables of the script that ssh does not pass to the node of the line.
     - `modules`: the modules that the script loads.
     - `spreads`: the number of the script's lines that start anything on other nodes.
     - `on_each`: who runs the same line on each node: `SkyPilot runs`. "" if none does.
@@ -169,6 +170,7 @@ class LaunchContext(NamedTuple):
     is_begun: bool = False
     on_first: str = ""
     on_each: str = ""
+    not_passed: tuple[tuple[str, str], ...] = ()
     modules: tuple[str, ...] = ()
     spreads: int = 0
     given_gpus: int | None = None

@@ -4,6 +4,12 @@
 import json
 import re
 import shlex
+from collections.abc import Iterator
+
+from nccltune.launch_lint.finding import LaunchFinding, warning
+from nccltune.launch_lint.pods import unexpanded
+from nccltune.launch_lint.words import split
+from nccltune.model.nccl_variables import table
 
 _FROM = re.compile(r"\A(?:[ \t]*(?:#.*|ARG .*)?\n)*FROM[ \t]+\S+", re.I)
 _INSTRUCTION = re.compile(r"[ \t]*(ENV|FROM|ENTRYPOINT|CMD)[ \t]+(.*)", re.I)
@@ -36,6 +42,28 @@ def started_by(text: str) -> str:
             # A shell's ENTRYPOINT gets no words of CMD.
             started["CMD"] = "" if started["ENTRYPOINT"] == value else started["CMD"]
     return "\n".join([*lines, " ".join(filter(None, started.values()))])
+
+
+def judge_dockerfile(text: str) -> Iterator[LaunchFinding]:
+    """Find `RUN export A=1`, which the image does not keep, and `CMD ["torchrun", "$A"]`."""
+    script = started_by(text)
+    lines = _RUN.findall(text) if _FROM.match(text) is not None else []
+    names = [name for line in lines for name in _EXPORT.findall(line) if name in table()]
+    if names := [name for name in dict.fromkeys(names) if f"{name}=" not in script]:
+        yield warning(
+            "export-lost",
+            f"{', '.join(names)}: RUN exports to a shell that ends with it: no container has it",
+            f"write ENV {names[0]}=VALUE",
+        )
+    if script != text and _LIST.search(text):
+        words = [word.text for line in split(script.rpartition("\n")[2])[:1] for word in line.words]
+        fix = f'start it with a shell: ["sh", "-c", "{" ".join(words)}"]'
+        yield from unexpanded("ENTRYPOINT or CMD", words, fix)
+
+
+_RUN = re.compile(r"^[ \t]*RUN[ \t]+((?:.*\\[ \t]*\r?\n)*.*)", re.I | re.M)
+_EXPORT = re.compile(r"(?:\A|&&|;)\s*(?:\\\s*)?export\s+([A-Z]\w*)=")
+_LIST = re.compile(r"^[ \t]*(?:ENTRYPOINT|CMD)[ \t]+\[", re.I | re.M)
 
 
 def _words(value: str) -> str:

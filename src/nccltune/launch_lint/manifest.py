@@ -149,8 +149,12 @@ def from_manifests(
                     found += from_manifests(documents_of(script, where), site, where)
                 else:
                     found += from_text(script, around)
+        pods = {id(one): pod for pod in pods_of(document) for one in pod.containers}
         for container in _containers(document):
-            found += _of_container(container, around)
+            pod, gpus, own = pods.get(id(container)), gpus_of(container), around
+            if pod is not None and not pod.starts_mpi and 0 < gpus < (around.gpus or 0):
+                own = own._replace(gpus=gpus, gpus_from=f"the limit of the {pod.role}'s container")
+            found += _of_container(container, own)
         if document.get("kind") == "Kustomization":
             found += _of_patches(document, around, where)
     if not found and any(document.get("kind") == "Kustomization" for document in documents):

@@ -2,6 +2,7 @@
 """Find scripts and commands inside a command: `bash -c TEXT`, `ssh HOST TEXT`, `salloc srun`."""
 
 import itertools
+import re
 from collections.abc import Sequence
 
 from nccltune.launch_lint.boxes import inside
@@ -42,8 +43,8 @@ def script_inside(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, La
     given = {word.text: following.text for word, following in itertools.pairwise(words)}
     if is_launcher(given.get("--master-command", "")) and "--master-args" in given:
         return f"{given['--master-command']} {given['--master-args']}", site  # Of Run:ai.
-    if names[0] in ("ssh", "pdsh") and " " in words[-1].text:
-        return words[-1].text, site._replace(on_first="")
+    if names[0] in REMOTE and " " in words[-1].text:
+        return words[-1].text, over_ssh(words, site._replace(on_first=""))
     for at, name in enumerate(names[:-2]):
         # `docker run --entrypoint=bash IMAGE -c SCRIPT` has the image between.
         gap = 1 + ("--entrypoint" in (words[at].text.partition("=")[0], words[at - 1].text))
@@ -59,11 +60,23 @@ def script_inside(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, La
     return None
 
 
+def over_ssh(words: Sequence[Word], site: LaunchContext) -> LaunchContext:
+    """Return the context of what `ssh HOST` starts: no variable of the script, without SendEnv."""
+    texts = [word.text for word in words]
+    if texts[0].rpartition("/")[2] not in REMOTE or re.search("(?i)(?:send|set)env", str(texts)):
+        return site
+    scope = site.scope and site.scope._replace(values={}, arrays={})
+    return site._replace(exported=(), scope=scope, unseen=(), not_passed=site.exported)
+
+
+REMOTE = ("ssh", "pdsh")
+
+
 def in_salloc(words: tuple[Word, ...], site: LaunchContext) -> LaunchContext:
-    """Return the context with the options of `salloc OPTIONS srun ...`."""
+    """Return the context with the options of `salloc OPTIONS srun ...`, or that behind ssh."""
     at = launcher_at(words)
     if words[0].text.rpartition("/")[2] != "salloc" or at is None:
-        return site
+        return over_ssh(words, site)
     options = read_options(words[1:at], SLURM)
     return allocated(site._replace(inherited=(*site.inherited, *options)))
 

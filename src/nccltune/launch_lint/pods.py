@@ -145,7 +145,9 @@ def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
         yield from _locked_memory(pod)
         yield from _host_network(document, pod)
         if placeholder_in(document) is None:
-            yield from _unexpanded(pod)
+            fix = "write $({0}), which Kubernetes replaces, or start it with bash -c"
+            for container in pod.containers:
+                yield from unexpanded(pod.role, command_of(container), fix)
         yield from _not_text(pod)
         yield from _alone(document, pod)
         yield from _same_rank(pod)
@@ -343,18 +345,19 @@ def placeholder_in(value: Any) -> str | None:
 _REPLACED = re.compile(r"(?<!\$)\$\{?[A-Za-z_]\w*\}?|\A<[\w-]+>\Z|\A__[A-Z][A-Z0-9_]*__\Z")
 
 
-def _unexpanded(pod: PodSpec) -> Iterator[LaunchFinding]:
-    """Find `command: [torchrun, --node-rank=$RANK]`: no shell reads it, and Kubernetes does not."""
-    for container in pod.containers:
-        words = command_of(container)
-        bare = [match[1] for word in words if (match := _BARE.search(word)) is not None]
-        if bare and (is_launcher(words[0]) or is_nccl_test(words[0])):
-            yield error(
-                "no-shell",
-                f"{pod.role}: no shell reads ${bare[0]} of this command, which is a list of words:"
-                " the program gets it as it is written",
-                f"write $({bare[0]}), which Kubernetes replaces, or start it with bash -c",
-            )
+def unexpanded(role: str, words: list[str], fix: str) -> Iterator[LaunchFinding]:
+    """Find `command: [torchrun, --node-rank=$RANK]`: no shell reads it, and Kubernetes does not.
+
+    `fix` has {0} for the name.
+    """
+    bare = [match[1] for word in words if (match := _BARE.search(word)) is not None]
+    if bare and (is_launcher(words[0]) or is_nccl_test(words[0])):
+        yield error(
+            "no-shell",
+            f"{role}: no shell reads ${bare[0]} of this command, which is a list of words:"
+            " the program gets it as it is written",
+            fix.replace("{0}", bare[0]),
+        )
 
 
 _OF_SVC = re.compile(r"\bVC_\w+_(?:HOSTS|NUM)\b|/etc/volcano/")

@@ -26,11 +26,13 @@ from nccltune.launch_lint.flow import (
 from nccltune.launch_lint.hosts import text_of
 from nccltune.launch_lint.makefile import as_script
 from nccltune.launch_lint.nested import (
+    REMOTE,
     SHELLS,
     hides_command,
     in_salloc,
     is_c,
     only_asks,
+    over_ssh,
     script_inside,
 )
 from nccltune.launch_lint.options import SLURM
@@ -464,7 +466,8 @@ class _Script:
             return
         if names and re.fullmatch(r"python[\d.]*|kubectl|oc|psql", names[0]):
             return
-        is_own = names[:1] in (["cat"], ["tee"], ["sbatch"], ["qsub"], ["bsub"], ["sudo"])
+        of_shell = {"cat", "tee", "sbatch", "qsub", "bsub", "sudo", *REMOTE}
+        is_own = not of_shell.isdisjoint(names[:1])
         text, assumed = here_text(text, self._scope if is_own else None)
         site = around._replace(scope=None, assumed=assumed) if is_own else around
         site = site._replace(on_first="")  # Whoever reads the file may start it on each node.
@@ -473,7 +476,7 @@ class _Script:
             site = site._replace(inherited=(*site.inherited, *options), on_first="Slurm")
             site = allocated(site)
         with contextlib.suppress(InputError):
-            self._add(*from_text(text, site))
+            self._add(*from_text(text, over_ssh(line.words, site)))
 
 
 def _key(found: FoundCommand) -> FoundCommand:

@@ -190,6 +190,14 @@ class _Trace:
                 call, calls=len(spans.starts), time_us=times[0], exposed_us=times[1]
             )
 
+    def leave_cut_steps(self) -> None:
+        """Leave out steps behind which no call begins: a file that is cut off may lack theirs."""
+        found = _joined((self.kernels or self.host or self.annotations).values())
+        whole = np.asarray(self.steps.ends) <= max(found.starts, default=0.0)
+        if not whole.all():
+            self._leave(Unread("a step that may be cut off", number=int((~whole).sum())))
+            self.steps = self.steps.chosen(whole)
+
     def _in_steps(self, spans: _Spans) -> _Spans:
         """Return the events that start in a step; all if the trace has no steps."""
         if not self.steps.starts:
@@ -262,6 +270,8 @@ def read_kineto(file: BinaryIO, name: str) -> Iterator[Recorded]:
             trace.take(decoder.decode(raw))
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             yield Unread("an event that is not one of the PyTorch profiler", item.line)
+    if not stream.complete:
+        trace.leave_cut_steps()
     yield from _summary(trace, job, name)
     if not stream.complete:
         yield Unread("the file is cut off")

@@ -178,6 +178,11 @@ ENV A=1 \\
   NCCL_ALGO=Ring
 CMD ["torchrun", "--nproc-per-node=8", "t.py"]
 """
+BUILT = """FROM base
+RUN echo 'export NCCL_ALGO=Ring' >> /etc/rc
+RUN export CUDA_HOME=/c && \\
+    export NCCL_PROTO=Simple && make
+"""
 EIGHT = "torchrun --nproc-per-node=8 t.py"
 PAGE = f"```\n{EIGHT}\n```\n"
 OF_HYDRA = "mpirun -f h -n 8 -ppn 4 ./a"
@@ -224,6 +229,20 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         ({"R.md": f"```\nml openmpi\n```\n```\n{OF_HYDRA}\n```\n"}, "4 on each of 2", "Open MPI"),
         ({"Dockerfile": DOCKERFILE}, "8 processes, all on one node", "16"),
         ({"Dockerfile": DOCKERFILE.replace("Ring", "Rang")}, "NCCL_ALGO=Rang: ", "16"),
+        ({"Dockerfile": f"{BUILT}CMD {EIGHT}\n"}, "NCCL_PROTO: RUN exports", "NCCL_ALGO: "),
+        ({"Dockerfile": f"{BUILT}CMD {EIGHT}\n"}, "rite ENV NCCL_PROTO=VALUE", "CUDA_HOME"),
+        ({"Dockerfile": f"{BUILT}ENV NCCL_PROTO=LL\nCMD {EIGHT}\n"}, "8 processes", "RUN"),
+        (
+            {"Dockerfile": 'FROM a\nENV N=8\nCMD ["torchrun", "--nproc-per-node=${N}", "t.py"]\n'},
+            '["sh", "-c", "torchrun --nproc-per-node=${N} t.py"]',
+            "$(",
+        ),
+        (
+            {"Dockerfile": 'FROM a\nENV N=8\nCMD ["sh", "-c", "torchrun --nproc-per-node=$N t"]\n'},
+            "8 processes",
+            "no shell",
+        ),
+        ({"Dockerfile": f"FROM a\nENV N=8\nCMD {EIGHT.replace('8', '$N')}\n"}, "8 proc", "shell"),
         (
             {"Dockerfile": f"{DOCKERFILE}ENTRYPOINT torchrun t.py\n"},
             "1 process, on one node",

@@ -241,6 +241,53 @@ def test_variables_reach_torchrun_on_each_node() -> None:
     assert bad(one) == set()
 
 
+SET = "export NCCL_ALGO=Ring; ssh b"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_lost"),
+    [
+        (f"{SET} 'torchrun t.py'", True),
+        (f"{SET} torchrun t.py", True),
+        ("export NCCL_ALGO=Ring\nssh b <<E\ntorchrun t.py\nE\n", True),
+        ("export NCCL_ALGO=Ring; pdsh -w a,b torchrun t.py", True),
+        (f"{SET} 'NCCL_ALGO=Tree torchrun t.py'", False),
+        (f'{SET} "export NCCL_ALGO=$NCCL_ALGO; torchrun t.py"', False),
+        (f"{SET} -o SendEnv=NCCL_ALGO torchrun t.py", False),
+        (f"{SET} '. ./env; torchrun t.py'", False),
+        ("export NCCL_ALGO=Ring; bash -c 'torchrun t.py'", False),
+        ("export CUDA_HOME=/c; ssh b 'torchrun t.py'", False),
+        ("NCCL_ALGO=Ring; ssh b 'torchrun t.py'", False),
+    ],
+)
+def test_ssh_passes_no_variable_of_the_script(text: str, is_lost: bool) -> None:
+    (one,) = checked(text)
+    assert bad(one) == ({"env-not-exported"} if is_lost else set())
+
+
+def test_what_this_shell_expands_reaches_the_text_of_ssh() -> None:
+    (one,) = checked("N=4\nssh b <<E\ntorchrun --nproc-per-node=$N t.py\nE\n")
+    assert one.predictions[0][0].placement is not None
+    (one,) = checked("N=4\nssh b 'torchrun --nproc-per-node=$N t.py'")
+    assert one.predictions[0][0].placement is None
+
+
+@pytest.mark.parametrize(
+    ("given", "fix"),
+    [
+        ("-g 1 -t 8", "leave out -t 8"),
+        ("-t 8", "leave out -t 8"),
+        ("-g 8", "write -g 1"),
+        ("-g 2 -t 4", "write -g 1 and leave out -t 4"),
+    ],
+)
+@pytest.mark.parametrize("task", ["", "--gpus-per-task=1 "])
+def test_threads_that_need_too_many_gpus_are_named(given: str, fix: str, task: str) -> None:
+    (one,) = checked(f"srun -N 2 --ntasks-per-node=8 {task}all_reduce_perf -b 8 -e 8G -f 2 {given}")
+    found = [held.finding.fix for held in one.findings if held.finding.id.endswith("-gpus")]
+    assert {text.partition(", or")[0] for text in found} == {fix}
+
+
 def test_a_preload_does_not_reach_the_hosts_of_deepspeed() -> None:
     script = "cat > h <<EOF\na slots=8\nb slots=8\nEOF\nexport NCCL_DEBUG=INFO LD_PRELOAD=l.so\n"
     (one,) = checked(f"{script}deepspeed --hostfile h t.py")

@@ -420,6 +420,22 @@ def test_a_manifest_that_cannot_be_read_hides_no_command_of_a_page(
         lint(LintRequest([str(path)]))
 
 
+@pytest.mark.parametrize("role", ["Master", "Worker"])
+def test_the_gpus_of_each_role_of_a_job_are_its_own(tmp_path: Path, role: str) -> None:
+    own, path = PYTORCHJOB.partition("        spec:\n          cont"), tmp_path / "job.yaml"
+    pod = "".join(own[1:]).partition("    Worker:")[0]
+    text = PYTORCHJOB.replace("&pod", "").replace("template: *pod", f"template:\n{pod}")
+    head, sign, tail = text.partition("    Worker:")
+    parts = {"Master": head, "Worker": tail}
+    parts[role] = parts[role].replace("nvidia.com/gpu: 8", "nvidia.com/gpu: 4")
+    path.write_text(f"{parts['Master']}{sign}{parts['Worker']}")
+    (launch,) = lint(LintRequest([str(path)])).launches
+    said = [one.finding.message for check in launch.commands for one in check.findings]
+    assert [text.partition("; ")[2] for text in said] == [
+        f"the node has 4 (the limit of the {role}'s container)"
+    ]
+
+
 @pytest.mark.parametrize("given", [None, 8])
 def test_the_gpus_of_a_container_are_of_its_manifest(tmp_path: Path, given: int | None) -> None:
     path = tmp_path / "job.yaml"

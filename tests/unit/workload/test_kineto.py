@@ -132,6 +132,19 @@ def test_a_trace_that_is_cut_off_keeps_its_calls(tmp_path: Path) -> None:
 STEP = event("ProfilerStep#5", "user_annotation", 1e5, 1e4)
 
 
+@pytest.mark.parametrize(("last", "calls", "steps"), [(115e3, 1, 1), (105e3, 2, 0)])
+def test_a_step_that_is_cut_off_is_left_out(
+    tmp_path: Path, last: float, calls: int, steps: int
+) -> None:
+    more = event("ProfilerStep#6", "user_annotation", 11e4, 1e4)
+    sent = [nccl_kernel("allreduce", 512, at, 1e3) for at in (102e3, last, 118e3)]
+    text = trace([STEP, more, *sent])
+    assert read(tmp_path / "w", text).steps == 2
+    found = read(tmp_path / "t", text[: text.rindex('"Collective name"')])
+    assert (only(found).calls, found.steps) == (calls, steps)
+    assert f"a step that may be cut off ({2 - steps})" in reasons(found)
+
+
 def test_calls_outside_the_steps_are_left_out(tmp_path: Path) -> None:
     events = [
         nccl_kernel("broadcast", 1 << 28, 1e3, 8e4),

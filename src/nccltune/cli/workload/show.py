@@ -32,11 +32,11 @@ def command(paths: tuple[Path, ...], study: Path | None) -> None:
     """Show what a job sends: bytes, calls and time by communicator, collective and range of sizes.
 
     Reads logs of NCCL with the calls (NCCL_DEBUG_SUBSYS=INIT,COLL), traces of the PyTorch profiler,
-    PyTorch execution traces in JSON, dumps of PyTorch's Flight Recorder, JSON lines of NCCL's
-    Inspector and the folder of nccltune's recorder (nccltune env --record DIR), also compressed by
-    gzip. All files are of one job: a file for each rank is best, and one format. Sizes are total
-    sizes, as NCCL's tuner counts them. Numbers are means of a step where every rank recorded steps,
-    else of a rank.
+    PyTorch execution traces in JSON, Chakra's protobuf files, dumps of PyTorch's Flight Recorder,
+    JSON lines of NCCL's Inspector and the folder of nccltune's recorder (nccltune env --record
+    DIR), also compressed by gzip. All files are of one job: a file for each rank is best, and one
+    format. Sizes are total sizes, as NCCL's tuner counts them. Numbers are means of a step where
+    every rank recorded steps, else of a rank.
     """
     from nccltune.app.workload import show_workload
     from nccltune.cli.workload_screen import show_recorded

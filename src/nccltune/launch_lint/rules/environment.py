@@ -117,6 +117,20 @@ def unexported(view: View) -> Iterator[LaunchFinding]:
         )
 
 
+def lost_over_ssh(view: View) -> Iterator[LaunchFinding]:
+    """Find `export NCCL_ALGO=Ring; ssh HOST torchrun`: ssh passes no variable of its caller."""
+    known = {variable.name for variable in view.variables}
+    names = [name for name in dict(view.site.not_passed) if name in table() and name not in known]
+    if names and not view.site.unseen:
+        started = view.command.launcher.text or "the program"
+        yield warning(
+            "env-not-exported",
+            f"{', '.join(names)}: set here, and ssh passes no such variable on to"
+            f" {started} on the other node, unless SendEnv and AcceptEnv of the two nodes name it",
+            f"set it within the command of ssh: {names[0]}=VALUE {started}",
+        )
+
+
 def lost_in_shell(view: View) -> Iterator[LaunchFinding]:
     """Find `srun bash -c '$CMD'`, where the script sets CMD without export."""
     words, scope = view.command.program, view.site.scope

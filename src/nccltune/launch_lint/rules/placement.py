@@ -17,6 +17,7 @@ from nccltune.launch_lint.finding import (
 )
 from nccltune.launch_lint.options import ON_JOB, TRAINERS
 from nccltune.launch_lint.placed import PlacementOptions, placement_options
+from nccltune.launch_lint.rules.shape import with_gpus
 from nccltune.launch_lint.words import whole_number
 from nccltune.model.finding import Severity
 from nccltune.model.scale import count
@@ -191,11 +192,10 @@ def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
     if _is_one_each(view) and program.gpus <= have:
         fix, edits = _ONE_EACH
     elif fit:
-        fix = f"write -g {fit}, or one process on each node"
-        edits = (SetArgument("t", None), SetArgument("g", str(fit)))
+        fix, edits = with_gpus(program, fit)
+        fix += ", or start one process on each node"
     elif program.gpus > have:
-        fix = f"write -g {have}"
-        edits = (SetArgument("t", None), SetArgument("g", str(have)))
+        fix, edits = with_gpus(program, have)
     elif launcher is Launcher.SLURM or (total is not None and launcher in _OF_MPI):
         each = max(1, have // program.gpus)
         right = each * len(view.prediction.hosts)
@@ -223,8 +223,7 @@ def given_gpus(view: View) -> Iterator[LaunchFinding]:
         "task-gpus",
         f"{view.command.launcher.text} gives {count(given, 'GPU')} to each process, which is to use"
         f" {program.gpus}: invalid device ordinal",
-        f"write -g {max(1, given)}",
-        (SetArgument("t", None), SetArgument("g", str(max(1, given)))),
+        *with_gpus(program, max(1, given)),
     )
 
 

@@ -8,7 +8,7 @@ from types import ModuleType
 
 from nccltune.launch.program import Program
 from nccltune.launch_lint.command import View
-from nccltune.launch_lint.finding import LaunchFinding, warning
+from nccltune.launch_lint.finding import Edit, LaunchFinding, SetArgument, warning
 
 Rule = Callable[[View], Iterator[LaunchFinding]]
 """Function that yields the findings for a command as one launcher reads the command."""
@@ -35,6 +35,14 @@ def rules_of(module: ModuleType) -> tuple[Rule, ...]:
         and not name.startswith("_")
         and function.__annotations__.get("return") == Iterator[LaunchFinding]
     )
+
+
+def with_gpus(program: Program, number: int) -> tuple[str, tuple[Edit, ...]]:
+    """Return the fix that gives each process `number` GPUs: with -g, and one thread."""
+    threads, given = program.value("t"), program.number("g", 1)
+    parts = [f"write -g {number}"] if threads is None or given != number else []
+    parts += [f"leave out -t {threads}"] if threads is not None else []
+    return " and ".join(parts), (SetArgument("t", None), SetArgument("g", str(number)))
 
 
 def named_number(option: str, value: str) -> LaunchFinding:

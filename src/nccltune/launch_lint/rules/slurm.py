@@ -11,7 +11,6 @@ from nccltune.launch_lint.finding import (
     Edit,
     LaunchFinding,
     Replace,
-    SetArgument,
     SetLead,
     error,
     note,
@@ -19,6 +18,7 @@ from nccltune.launch_lint.finding import (
 )
 from nccltune.launch_lint.options import COMMON, SLURM
 from nccltune.launch_lint.read import nearest_option, script_of
+from nccltune.launch_lint.rules.shape import with_gpus
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
@@ -200,8 +200,7 @@ def task_gpus(view: View) -> Iterator[LaunchFinding]:
             edits: tuple[Edit, ...] = (Replace(option, (right,)),)
             fix = f"write {right}, or -g {number}"
         else:
-            edits = (SetArgument("t", None), SetArgument("g", str(number)))
-            fix = f"write -g {number}"
+            fix, edits = with_gpus(program, number)
         yield error(
             "task-gpus",
             f"{option.text} shows {count(number, 'GPU')} to each task, which is to use"
