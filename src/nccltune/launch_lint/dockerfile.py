@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read the command that a container of a Dockerfile starts, and its variables, as a script."""
 
+import copy
 import json
 import re
 import shlex
 
-_FROM = re.compile(r"\A(?:[ \t]*(?:#.*|ARG .*)?\n)*FROM[ \t]+\S+", re.I)
+_FROM = re.compile(
+    r"\A(?:[ \t]*(?:#.*|ARG .*)?\n)*FROM[ \t]+(?:--\S+[ \t]+)*[\w./:@${}+-]*[\w}]"
+    r"(?:[ \t]+AS[ \t]+\S+)?[ \t\r]*\n(?=(?:.*\n)*?[ \t]*(?:RUN|ENV|COPY|ENTRYPOINT|CMD)[ \t])",
+    re.I,
+)
+"""The first lines of a Dockerfile, and not of a letter: "From Ann:"."""
+_STAGE = re.compile(r"(?:--\S+\s+)*(\S*)(?:\s+as\s+(\S+))?")
 _INSTRUCTION = re.compile(r"[ \t]*(ENV|FROM|ENTRYPOINT|CMD)[ \t]+(.*)", re.I)
 
 
@@ -21,6 +28,8 @@ def started_by(text: str) -> str:
         return text
     lines: list[str] = []
     started = {"ENTRYPOINT": "", "CMD": ""}
+    stages = {"": (lines, started)}
+    is_own = False
     plain = re.sub(r"^[ \t]*#.*\n", "", text, flags=re.M)
     for line in re.sub(r"\\[ \t]*\r?\n", " ", plain).splitlines():
         if (match := _INSTRUCTION.fullmatch(line)) is None:
@@ -30,17 +39,23 @@ def started_by(text: str) -> str:
             pair = re.fullmatch(r"(\w+)[ \t]+(.*)", value)
             lines.append(f"export {f'{pair[1]}={shlex.quote(pair[2])}' if pair else value}")
         elif name == "FROM":
-            lines, started = [], {"ENTRYPOINT": "", "CMD": ""}
+            base, stage = _STAGE.findall(value.lower())[0]
+            lines, started = copy.deepcopy(stages.get(base, ([], {"ENTRYPOINT": "", "CMD": ""})))
+            stages[stage or "/"] = lines, started
+            is_own = False
         else:
-            started[name] = _words(value)
-            # A shell's ENTRYPOINT gets no words of CMD.
-            started["CMD"] = "" if started["ENTRYPOINT"] == value else started["CMD"]
-    return "\n".join([*lines, " ".join(filter(None, started.values()))])
+            is_own |= name == "CMD"
+            # The CMD of the stage before is not for another ENTRYPOINT.
+            started |= {name: value} if is_own else {name: value, "CMD": ""}
+    words = [_words(value) for value in started.values()]
+    # A shell's ENTRYPOINT gets no words of CMD.
+    words = words[:1] if words[0] and words[0] == started["ENTRYPOINT"] else words
+    return "\n".join([*lines, " ".join(filter(None, words))])
 
 
 def _words(value: str) -> str:
     try:
         words = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return value
     return shlex.join(map(str, words)) if isinstance(words, list) else value
