@@ -133,11 +133,12 @@ def _docker(service: dict[Any, Any], variables: dict[str, str]) -> Iterator[str]
         yield f"--env=NVIDIA_VISIBLE_DEVICES={shown}"
     elif service.get("runtime") or service.get("privileged"):
         yield "--gpus"
-    if service.get("ipc") or service.get("shm_size"):
-        yield "--ipc=host"
     if service.get("privileged"):
         yield "--privileged"
-    for key in ("network_mode", "devices", "volumes", "tmpfs", "user", "extends"):
+    for key, option in (("network_mode", "network"), ("shm_size", "shm-size")):
+        if value := service.get(key):
+            yield f"--{option}={value}"
+    for key in ("ipc", "devices", "volumes", "tmpfs", "user", "extends"):
         if value := service.get(key):
             yield f"--{key}={value}"
     yield str(service.get("image"))

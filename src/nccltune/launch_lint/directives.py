@@ -136,9 +136,15 @@ def _first_command(text: str) -> int | None:
     return match.start() if match is not None else None
 
 
+_LONGEST = 80
 _COMMAND = re.compile(r"^[ \t]*[^#\s]", re.M)
-_DIRECTIVE = re.compile(r"^#(SBATCH|PBS)\s+(-\S.*?)[ \t]*(?:#.*)?$", re.M)
-_COMMENTED = re.compile(r"^#[ \t]+(SBATCH|PBS)[ \t]+(-\S.*?)[ \t]*(?:#.*)?$", re.M)
+_DIRECTIVE = re.compile(r"^#(SBATCH|PBS)[ \t]+(-[^\s#][^#\n]*)", re.M)
+_COMMENTED = re.compile(r"^#[ \t]+(SBATCH|PBS)[ \t]+(-[^\s#][^#\n]*)", re.M)
+
+
+def _shown(options: str) -> str:
+    options = " ".join(options.split())
+    return options if len(options) <= _LONGEST else f"{options[:_LONGEST]} ..."
 
 
 def unread_directives(text: str) -> Iterator[LaunchFinding]:
@@ -148,12 +154,13 @@ def unread_directives(text: str) -> Iterator[LaunchFinding]:
         who = "Slurm" if late[1] == "SBATCH" else "PBS"
         yield warning(
             "directive-late",
-            f"#{late[1]} {late[2]} stands behind the first command: {who} reads no directive there",
+            f"#{late[1]} {_shown(late[2])} stands behind the first command: {who} reads no"
+            " directive there",
             "write it above the first command",
         )
     bare = _COMMENTED.search(text)
     if bare is not None and re.search(rf"^#{bare[1]}\b", text, re.M) is None:
-        said = f"'# {bare[1]} {bare[2]}' is a comment: a directive has no blank behind #"
+        said = f"'# {bare[1]} {_shown(bare[2])}' is a comment: a directive has no blank behind #"
         yield note("directive-comment", said)
 
 

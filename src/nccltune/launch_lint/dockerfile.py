@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read the command that a container of a Dockerfile starts, and its variables, as a script."""
 
+import copy
 import json
 import re
 import shlex
@@ -11,7 +12,13 @@ from nccltune.launch_lint.pods import unexpanded
 from nccltune.launch_lint.words import split
 from nccltune.model.nccl_variables import table
 
-_FROM = re.compile(r"\A(?:[ \t]*(?:#.*|ARG .*)?\n)*FROM[ \t]+\S+", re.I)
+_FROM = re.compile(
+    r"\A(?:[ \t]*(?:#.*|ARG .*)?\n)*FROM[ \t]+(?:--\S+[ \t]+)*[\w./:@${}+-]*[\w}]"
+    r"(?:[ \t]+AS[ \t]+\S+)?[ \t\r]*\n(?=(?:.*\n)*?[ \t]*(?:RUN|ENV|COPY|ENTRYPOINT|CMD)[ \t])",
+    re.I,
+)
+"""The first lines of a Dockerfile, and not of a letter: "From Ann:"."""
+_STAGE = re.compile(r"(?:--\S+\s+)*(\S*)(?:\s+as\s+(\S+))?")
 _INSTRUCTION = re.compile(r"[ \t]*(ENV|FROM|ENTRYPOINT|CMD)[ \t]+(.*)", re.I)
 
 
@@ -27,6 +34,8 @@ def started_by(text: str) -> str:
         return text
     lines: list[str] = []
     started = {"ENTRYPOINT": "", "CMD": ""}
+    stages = {"": (lines, started)}
+    is_own = False
     plain = re.sub(r"^[ \t]*#.*\n", "", text, flags=re.M)
     for line in re.sub(r"\\[ \t]*\r?\n", " ", plain).splitlines():
         if (match := _INSTRUCTION.fullmatch(line)) is None:
@@ -36,12 +45,18 @@ def started_by(text: str) -> str:
             pair = re.fullmatch(r"(\w+)[ \t]+(.*)", value)
             lines.append(f"export {f'{pair[1]}={shlex.quote(pair[2])}' if pair else value}")
         elif name == "FROM":
-            lines, started = [], {"ENTRYPOINT": "", "CMD": ""}
+            base, stage = _STAGE.findall(value.lower())[0]
+            lines, started = copy.deepcopy(stages.get(base, ([], {"ENTRYPOINT": "", "CMD": ""})))
+            stages[stage or "/"] = lines, started
+            is_own = False
         else:
-            started[name] = _words(value)
-            # A shell's ENTRYPOINT gets no words of CMD.
-            started["CMD"] = "" if started["ENTRYPOINT"] == value else started["CMD"]
-    return "\n".join([*lines, " ".join(filter(None, started.values()))])
+            is_own |= name == "CMD"
+            # The CMD of the stage before is not for another ENTRYPOINT.
+            started |= {name: value} if is_own else {name: value, "CMD": ""}
+    words = [_words(value) for value in started.values()]
+    # A shell's ENTRYPOINT gets no words of CMD.
+    words = words[:1] if words[0] and words[0] == started["ENTRYPOINT"] else words
+    return "\n".join([*lines, " ".join(filter(None, words))])
 
 
 def judge_dockerfile(text: str) -> Iterator[LaunchFinding]:
@@ -69,6 +84,6 @@ _LIST = re.compile(r"^[ \t]*(?:ENTRYPOINT|CMD)[ \t]+\[", re.I | re.M)
 def _words(value: str) -> str:
     try:
         words = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return value
     return shlex.join(map(str, words)) if isinstance(words, list) else value

@@ -50,7 +50,8 @@ def unnumbered(text: str) -> str:
     steps = {later - before for before, later in pairwise(numbers)}
     if len(lines) < _MIN_NUMBERED or len(found) < len(lines) or not steps <= {1, 2, 3}:
         return text
-    margin = min(len(match[3]) for match in found if match.end() < len(match.string))
+    margins = (len(match[3]) for match in found if match.end() < len(match.string))
+    margin = min(margins, default=0)
     pairs = zip(lines, found, strict=True)
     return "\n".join(line[match.end(1) + margin :] for line, match in pairs)
 

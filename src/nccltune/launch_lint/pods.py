@@ -227,7 +227,7 @@ def _gpus(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iterat
     )
 
 
-_ON_GPUS = re.compile(r"nvidia|gpu|nccl|cuda|rdma|infiniband|_perf\\b|vllm|sglang", re.I)
+_ON_GPUS = re.compile(r"nvidia|gpu|nccl|cuda|rdma|infiniband|_perf\b|vllm|sglang", re.I)
 """What shows that a job is for GPUs. Others may be for CPUs."""
 
 

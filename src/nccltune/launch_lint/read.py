@@ -75,7 +75,7 @@ _ABBREVIATED = (SLURM, DEEPSPEED, TORCHRUN)
 """Launchers that take every beginning of a long name that is only one option's."""
 _GLUED_BY = (SLURM, FLUX, JSRUN, APRUN, DEEPSPEED)
 """Launchers that take the value of a short option in the same word: -N2."""
-_NAMES_LAUNCHER = re.compile(r"-[vV]|which|type|hash|--?\w*(?:mpi|launch)[\w-]*")
+_NAMES_LAUNCHER = re.compile(r"-[vV]|which|type|hash|--?\w{0,32}(?:mpi|launch)[\w-]{0,32}")
 """What precedes the name of a launcher: `command -v mpirun`, `solver -mpiexe mpirun`."""
 _SIGNS = (
     (INTEL, re.compile(r"/(?:intel|oneapi|impi)[^/]*/|^I_MPI_|^module:(?:intel-?mpi|impi)")),

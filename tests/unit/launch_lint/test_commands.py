@@ -86,6 +86,14 @@ RIGHT = [
     "mpirun -np $N -hostfile $PBS_NODEFILE ./solver",
     "export CMD='python t.py'\nsrun -N 2 --ntasks-per-node=8 bash -c '$CMD --rank $SLURM_PROCID'",
     "srun -N 2 --ntasks-per-node=8 bash -c 'A=1; python t.py $A'",
+    *(
+        f"X=1\nsrun -N 2 --ntasks-per-node=8 bash -c '{sets} python t.py $X'"
+        for sets in (
+            *("source e.sh;", "cd d && . ./e;", "if true; then . e; fi;", "eval $(e);"),
+            *("mapfile -t X < f;", "readarray X < f;", "read -r A X < f;", "getopts ab: X;"),
+            *("printf -v X 1;", "X+=1;", "while read X; do"),
+        )
+    ),
     "torchrun --standalone --nproc-per-node=8 bench.py all_reduce -b 8 -e 1G",
     f"{TWO} python3 bench.py --op all_reduce -b 1M -e 1G",
     f"{TWO} ./bench.py allreduce_perf -b 1M -e 1G",
@@ -260,6 +268,8 @@ WRONG = [
     ("torchrun --nproc-per-node=4 --nnodes=1 --node-rank=3 train.py", "torchrun-node-rank"),
     ("python -m torch.distribute.launch --nproc_per_node=8 train.py", "module-unknown"),
     ("CMD='python t.py'\nsrun -N 2 --ntasks-per-node=8 bash -c '$CMD --rank $SLURM_PROCID'",
+     "not-exported"),
+    ("X=1\nsrun -N 2 --ntasks-per-node=8 bash -c 'read A < f; cd .; python ./t.py --read $X'",
      "not-exported"),
     (f"NCCL_DEBUG_SUBSYS=ALL,^CALL {G1}", "variable-value"),
     ("CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc-per-node=8 train.py", "visible-devices"),

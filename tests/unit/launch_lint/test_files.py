@@ -9,6 +9,7 @@ from nccltune.app.lint import LintRequest, lint
 from nccltune.cli import run
 from nccltune.launch_lint import source
 from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.dockerfile import started_by
 
 COMPOSE = """services:
   worker:
@@ -183,6 +184,7 @@ RUN echo 'export NCCL_ALGO=Ring' >> /etc/rc
 RUN export CUDA_HOME=/c && \\
     export NCCL_PROTO=Simple && make
 """
+HOST_NET = SERVING.replace("    environment: [NCCL_IB_HCA=mlx5_0]\n", "    network_mode: host\n")
 EIGHT = "torchrun --nproc-per-node=8 t.py"
 PAGE = f"```\n{EIGHT}\n```\n"
 OF_HYDRA = "mpirun -f h -n 8 -ppn 4 ./a"
@@ -248,6 +250,19 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
             "1 process, on one node",
             "per-node=8",
         ),
+        (
+            {"a.sh": "python -m torch.distributed.launcher --nproc-per-node=8 t.py\n"},
+            "there is no module torch.distributed.launcher that python -m starts",
+            "Python has no",
+        ),
+        ({"Dockerfile": f"FROM a\nCMD {'[' * 100_000}\n"}, "of no known kind", "bug"),
+        ({"a.txt": f"From the wiki, this fails:\n\n{OF_HYDRA}\n"}, "4 on each of 2", "no launch"),
+        ({"a.txt": f"From Ann\n\n{OF_HYDRA}\n"}, "4 on each of 2", "no launch"),
+        ({"c.yaml": f"{SERVING}    shm_size: 32m\n"}, "has 32 MiB of /dev/shm", "ok"),
+        ({"c.yaml": f"{SERVING}    ipc: private\n"}, "has 64 MiB of /dev/shm", "ok"),
+        ({"c.yaml": f"{SERVING}    shm_size: 1gb\n"}, "does not get /dev/inf", "/dev/shm"),
+        ({"c.yaml": f"{HOST_NET}    environment: [NCCL_DEBUG=INFO]\n"}, "memlock: -1", "--ulimit"),
+        ({"c.yaml": f"{HOST_NET}    environment: [A=NCCL_ALGO=Rng]\n"}, "64 MiB", "memlock"),
         ({"c.yaml": COMPOSE}, "Add ipc: host (or shm_size: 8gb)", "after run"),
         ({"c.yaml": COMPOSE.replace("Ring", "Rng")}, "NCCL_ALGO=Rng: 'Rng' is not an", "passed"),
         ({"c.yaml": COMPOSE + "    env_file: [a.env]\n"}, "what a.env sets is not known", "passed"),
@@ -613,3 +628,21 @@ def test_each_line_of_a_recipe_has_its_own_shell(
     assert [one.id for one in launch.findings] == ids
     exported = dict(source.from_text(path.read_text(), LaunchContext())[0].site.exported)
     assert ("NCCL_ALGO" in exported) == ("; " in recipe or "&&" in recipe)
+
+
+@pytest.mark.parametrize(
+    ("lines", "started"),
+    [
+        ("ENTRYPOINT torchrun t.py\nCMD [b]", "torchrun t.py"),
+        ('ENTRYPOINT ["a"]\nCMD ["b"]', "a b"),
+        ('CMD ["b"]\nENTRYPOINT ["a"]', "a b"),
+        ('CMD ["b"]\nFROM x', "export A=1\nb"),
+        ('CMD ["b"]\nFROM X\nENTRYPOINT ["a"]', "export A=1\na"),
+        ('ENTRYPOINT ["a"]\nFROM x\nENV B=2\nCMD ["b"]', "export A=1\nexport B=2\na b"),
+        ('CMD ["b"]\nFROM x AS y\nENV B=2\nFROM x', "export A=1\nb"),
+        ('CMD ["b"]\nFROM z\nCMD c', "c"),
+    ],
+)
+def test_what_a_dockerfile_starts(lines: str, started: str) -> None:
+    env = "ENV A=1\n" if "FROM" in lines else ""
+    assert started_by(f"FROM i AS x\n{env}{lines}\n").strip("\n") == started

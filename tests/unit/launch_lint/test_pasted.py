@@ -204,3 +204,4 @@ def test_a_listing_has_numbers_of_lines() -> None:
         assert said(*checked(unnumbered(text))).startswith("16 processes, 8 on each of 2 nodes")
     table = "\n".join(f"{size} 2 float sum -1" for size in (8, 16, 32, 64, 128))
     assert unnumbered(table) == table
+    assert not unnumbered("1\n2\n3\n4\n5\n").strip()

@@ -96,6 +96,11 @@ spec:
               volumeMounts: [{name: shm, mountPath: /dev/shm}]
             volumes: [{name: shm, emptyDir: {medium: Memory}}]
 """
+JOB = """apiVersion: batch/v1
+kind: Job
+metadata: {name: t}
+spec: {template: {spec: {containers: [{name: a, image: x, command: [mpirun, all_reduce_perf]}]}}}
+"""
 GPUS = "            resources: {limits: {nvidia.com/gpu: 8}}\n"
 SHM = "            volumeMounts: [{name: shm, mountPath: /dev/shm}]\n"
 
@@ -133,6 +138,7 @@ WRONG = [
     (PYTORCHJOB, "name: pytorch", "name: train", "pytorch-container"),
     (PYTORCHJOB, GPUS, "", "pod-without-gpus"),
     (JOBSET, "nvidia.com/gpu: 8, ", "", "pod-without-gpus"),
+    (JOB, "mpirun", "torchrun", "pod-without-gpus"),
     (JOBSET, "            dnsPolicy: ClusterFirstWithHostNet\n", "", "pod-names"),
     (JOBSET, "--rdzv-endpoint=train-node-0-0.train:29500 ", "", "torchrun-endpoint"),
     (JOBSET, "--rdzv-backend=c10d\n                --rdzv-endpoint=train-node-0-0.train:29500",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scripts, pages and templates as people write them: what they start, and no fix that harms."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -302,9 +303,19 @@ def test_directives_that_no_scheduler_reads(text: str, found: list[str]) -> None
     assert [one.id for one in unread_directives(text)] == found
 
 
+def test_a_long_directive_is_shown_in_part() -> None:
+    for line in ("#SBATCH -x{}y", "# SBATCH -x {}y", "#PBS -l a={}"):
+        text = line.format(" " * 20_000 + "n" * 1000)
+        (one,) = unread_directives(f"#!/bin/sh\n{text}\n" + f"cd\n{text}\n" * (text[1] != " "))
+        assert re.search(r"-\w (a= )?n{70,80} \.\.\.", one.message) is not None
+
+
 def test_a_launcher_that_another_program_is_given_starts_nothing() -> None:
     with pytest.raises(InputError, match="no launch command"):
         from_text("solver -mpiexe mpirun -mpiext '-np 8' case.k", LaunchContext())
+    # What is longer than any option names none.
+    assert from_text(f"solver -{'mpi' * 20_000}. mpirun -np 8 ./a", LaunchContext())
+    assert from_text(f"solver -{'mpi' * 100} mpirun -np 8 ./a", LaunchContext())
 
 
 def test_a_comment_behind_a_backslash_ends_the_command() -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check containers, and sudo: GPUs, shared memory, and variables that do not reach the program."""
 
+import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -30,13 +31,16 @@ from nccltune.launch_lint.finding import (
 )
 from nccltune.launch_lint.hosts import text_of
 from nccltune.launch_lint.words import is_open
+from nccltune.model.errors import InputError
 from nccltune.model.numbers import counted
+from nccltune.model.sizes import format_bytes, parse_bytes
 
 _DEVICE = re.compile(
     r"nvidia-docker|--runtime[= ]\S*nvidia|nvidia\.com/|/dev/(?:nvidia|kfd|dri)|NVIDIA_VISIBLE"
 )
 """Other ways to give a container GPUs; those of AMD are devices, /dev/kfd and /dev/dri."""
-_SHARED_MEMORY = ("--ipc", "--shm-size")
+_DEFAULT_SHM = 64 << 20
+_OWN_IPC = re.compile(r"--ipc[= ](?:private|shareable)\b")
 _HIDDEN = r"(?<=\s)(?:\$\{?\w+(?:\[@\])?\}?|\$\(.*\))(?=\s\S)"
 """Words that may hold more options; behind them is the image."""
 _FOR_PROCESSES = ("NCCL_", "UCX_", "CUDA_VISIBLE", "FI_", "NCCLTUNE_")
@@ -137,20 +141,27 @@ def shared_memory(view: View) -> Iterator[LaunchFinding]:
         box = placed.box
         if box.name not in DOCKERS or box.words[box.verb] != "run" or placed.where == "program":
             continue
-        heads = {word.partition("=")[0] for word in box.options}
-        if (
-            box.gpus != 1
-            and not heads.intersection(_SHARED_MEMORY)
-            and "/shm" not in " ".join(box.words)
-        ):
+        text = " ".join(box.words)
+        is_shared = "/shm" in text or ("--ipc" in text and not _OWN_IPC.search(text))
+        size = _shm_size(text)
+        if box.gpus != 1 and not is_shared and size is not None and size <= _DEFAULT_SHM:
             yield warning(
                 "container-shm",
-                "the container has 64 MiB of /dev/shm, which NCCL's shared buffers may exceed",
+                f"the container has {format_bytes(size)} of /dev/shm, which NCCL's shared buffers"
+                " may exceed",
                 "add ipc: host (or shm_size: 8gb)"
                 if box.is_service
                 else "add --ipc=host (or --shm-size=8g) after run",
-                placed.adding("--ipc=host"),
+                placed.adding("--ipc=host") if "--ipc" not in text else (),
             )
+
+
+def _shm_size(text: str) -> int | None:
+    """Return the bytes of /dev/shm that options of docker give, or None if they are not known."""
+    given = re.search(r"--shm-size[= ](\S+)", text)
+    with contextlib.suppress(InputError):
+        return parse_bytes(given[1]) if given is not None else _DEFAULT_SHM
+    return None
 
 
 def infiniband(view: View) -> Iterator[LaunchFinding]:
@@ -177,10 +188,13 @@ def infiniband(view: View) -> Iterator[LaunchFinding]:
                 placed.adding("--device=/dev/infiniband", "--ulimit", "memlock=-1"),
             )
         elif placement is None and not is_given and re.search(r"--net(?:work)?[= ]host", text):
+            if box.is_service and not any(name.startswith("NCCL_") for name in given):
+                continue  # A service may be of another kind.
             yield note(
                 "container-infiniband",
-                "over InfiniBand or RoCE, the container also needs --device=/dev/infiniband"
-                " --ulimit memlock=-1",
+                "over InfiniBand or RoCE, the container also needs"
+                + (" devices: [/dev/infiniband]" if box.is_service else " --device=/dev/infiniband")
+                + (" and ulimits: {memlock: -1}" if box.is_service else " --ulimit memlock=-1"),
             )
 
 

@@ -138,7 +138,10 @@ def lost_in_shell(view: View) -> Iterator[LaunchFinding]:
     if not at or scope is None or not words[at + 1].raw.startswith("'"):
         return
     script = words[at + 1].text
+    if _RUNS_MORE.search(script):
+        return
     own = set(_SET_IN_SHELL.findall(script)) | {one.name for one in view.variables}
+    own |= {name for part in _READ_BY_SHELL.findall(script) for name in part.split()}
     lost = [
         name
         for name in dict.fromkeys(_READ_IN_SHELL.findall(script))
@@ -156,7 +159,12 @@ def lost_in_shell(view: View) -> Iterator[LaunchFinding]:
 
 
 _READ_IN_SHELL = re.compile(r"(?<!\\)\$\{?([A-Za-z_]\w*)\}?(?![:\w-])")
-_SET_IN_SHELL = re.compile(r"\b(?:for |read )?([A-Za-z_]\w*)(?:=| in )")
+_SET_IN_SHELL = re.compile(r"\b([A-Za-z_]\w*)(?:\+?=| in )")
+_READ_BY_SHELL = re.compile(r"\b(?:read|mapfile|readarray|getopts|printf -v)\b([^;&|<>\n)]*)")
+_RUNS_MORE = re.compile(
+    r"(?:^|[;&|\n({!]|\b(?:then|do|if|else|command|builtin)\s)[ \t]*(?:source|\.|eval)\s"
+)
+"""A file or a text that the inner shell runs, which may set any variable."""
 _OF_ENVIRONMENT = re.compile(
     r"(?:SLURM|PBS|LSB|OMPI|HYDRA|I_MPI|PMIX?|FLUX)_|(?:PATH|HOME|USER|SHELL|TMPDIR|PWD|HOSTNAME"
     r"|LD_LIBRARY_PATH|RANDOM)$"

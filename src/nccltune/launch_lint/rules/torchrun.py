@@ -228,10 +228,11 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
 
 @of_any
 def module(_: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
-    """Find `python -m torch.distribute.launch`: there is no such module."""
+    """Find `python -m torch.distribute.launch`: no such module starts processes."""
     name = command.launcher.raw.split()[-1]
     if (right := module_meant(name)) != name:
-        yield error("module-unknown", f"Python has no module {name}", f"write -m {right}")
+        said = f"there is no module {name} that python -m starts"
+        yield error("module-unknown", said, f"write -m {right}")
 
 
 @of_any
