@@ -167,16 +167,17 @@ def _peers(evidence: NodeEvidence, facts: Facts) -> None:
     if known:
         facts.add(GPU_P2P, pairs, source)
     topo = evidence.parsed("topo", parse_topo_matrix)
-    links = {}
-    if topo is not None and topo[0].cells:
-        paths = []
-        for cell in topo[0].cells:
-            a, b = gpu_number(cell.a), gpu_number(cell.b)
-            if a is not None and b is not None and a < b:
-                paths.append(GpuPath(a=a, b=b, kind=cell.kind, links=cell.links))
-                links[a, b] = cell.links
-        if paths:
-            facts.add(GPU_PATHS, paths, topo[1].place())
+    ends = (
+        ((gpu_number(cell.a), gpu_number(cell.b), cell) for cell in topo[0].cells) if topo else ()
+    )
+    paths = [
+        GpuPath(a=a, b=b, kind=cell.kind, links=cell.links)
+        for a, b, cell in ends
+        if a is not None and b is not None and a < b
+    ]
+    if topo and paths:
+        facts.add(GPU_PATHS, paths, topo[1].place())
+    links = {(path.a, path.b): path.links for path in paths}
     names = {gpu.index: gpu.name for gpu in facts.value(GPUS) or [] if gpu.name is not None}
     for copies, raw in _copies(evidence):
         place = raw.place(copies.peers_line or None)
