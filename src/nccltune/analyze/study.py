@@ -191,7 +191,8 @@ def _what_is_missing(table: GainTable) -> list[Finding]:
     ).title
     findings = []
     if not table.has_default:
-        only = f"only {table.choices[0].label} was measured, so it is compared with nothing"
+        one = table.choices[0].label if table.choices else "a tuned run"
+        only = f"only {one} was measured, so it is compared with nothing"
         many = (
             "NCCL's default was not measured, so nothing is known about what the choices gain over "
             "it"

@@ -17,6 +17,7 @@ from nccltune.workload.call import CommCall, CommGroup, Operation, Recorded, Unr
 from nccltune.workload.pytorch_names import call_of, operation_of
 
 _TYPE, _DURATION, _INPUTS, _ATTRIBUTE = 3, 7, 8, 10
+_READ = frozenset({_TYPE, _DURATION, _INPUTS, _ATTRIBUTE})
 """Fields of a node."""
 _KINDS = {5: "send", 6: "recv", 7: ""}
 """The types of nodes that communicate. The attribute `comm_type` has the kind of a collective."""
@@ -28,7 +29,7 @@ _OF_ALL = (Operation.ALLGATHER, Operation.REDUCESCATTER, Operation.ALLTOALL)
 """Operations whose size of one rank is not that of all."""
 _FIXED = {1: 8, 5: 4}
 _MORE, _LONGEST_NUMBER = 0x80, 10
-_MOST_BYTES, _MOST_TEXT = 64 << 20, 256 << 10
+_MOST_BYTES, _MOST_NODE, _MOST_TEXT = 64 << 20, 1 << 20, 256 << 10
 
 
 def read_chakra(file: BinaryIO, name: str) -> Iterator[Recorded]:
@@ -37,8 +38,11 @@ def read_chakra(file: BinaryIO, name: str) -> Iterator[Recorded]:
         if isinstance(message, Unread):
             yield message
             continue
+        if len(message) > _MOST_NODE:
+            yield Unread("a message of more than 1 MiB")
+            continue
         try:
-            fields = list(_fields(message))
+            fields = [field for field in _fields(message) if field[0] in _READ]
             node = dict(fields)
             is_call = node.get(_TYPE) in _KINDS
             values = dict(_value(one) for key, one in fields if is_call and key == _ATTRIBUTE)

@@ -152,15 +152,18 @@ def test_choices_without_the_default_are_compared_with_each_other() -> None:
     assert texts(samples) == ["2 choices with each other; the default was not measured"]
 
 
-def test_one_choice_without_the_default_is_compared_with_nothing() -> None:
-    samples = measure(SIZES, lambda size: {"ring/ll": size / 1e5})
+@pytest.mark.parametrize(
+    ("choice", "said"), [("ring/ll", "ring/ll"), ("tuned", "a tuned run")], ids=["choice", "tuned"]
+)
+def test_one_choice_without_the_default_is_compared_with_nothing(choice: str, said: str) -> None:
+    samples = measure(SIZES, lambda size: {choice: size / 1e5})
     assert texts(samples) == ["with nothing: the default was not measured"]
     (finding,) = [
         item
         for item in analyze_samples(PLATFORM, samples).findings
         if item.kind is FindingKind.NO_DEFAULT
     ]
-    assert "only ring/ll was measured, so it is compared with nothing" in finding.sentence
+    assert f"only {said} was measured, so it is compared with nothing" in finding.sentence
 
 
 def test_groups_of_calls_are_a_comparison_of_their_own() -> None:

@@ -286,6 +286,7 @@ def test_one_mistake_is_found_with_its_place(
 
 def test_other_kinds_are_not_judged() -> None:
     check_manifest({"apiVersion": "v1", "kind": "ConfigMap", "data": {}})
+    check_manifest({"apiVersion": "v1", "kind": {"a": "b"}})
 
 
 ROOT = Path(__file__).parents[3]

@@ -2,14 +2,18 @@
 """Chakra traces in protobuf."""
 
 import base64
+import io
 import random
+import tracemalloc
 import zlib
 from pathlib import Path
 
 import pytest
 
 from nccltune.model.errors import InputError
-from nccltune.workload.call import CommGroup
+from nccltune.workload.call import CommGroup, Unread
+from nccltune.workload.chakra import read_chakra
+from nccltune.workload.pytorch_names import call_of
 from tests.unit.workload.recordings import read, reasons
 
 PACKED = (
@@ -67,3 +71,28 @@ def test_damage_raises_no_other_error(tmp_path: Path) -> None:
         except InputError:
             read_any[0] += 1
     assert min(read_any) > 0
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        (b"\x80\x80\x40" + b"\x08\x00" * (1 << 19), []),
+        (b"\x80\x80\x80\x01" + b"\x08\x00" * (1 << 20), ["a message of more than 1 MiB"]),
+    ],
+    ids=["most", "more"],
+)
+def test_a_large_node_takes_no_more_than_its_bytes(node: bytes, said: list[str]) -> None:
+    file = io.BytesIO(node)
+    tracemalloc.start()
+    try:
+        found = list(read_chakra(file, "x.et"))
+        assert tracemalloc.get_traced_memory()[1] < 2 * len(node)
+    finally:
+        tracemalloc.stop()
+    assert [item.reason for item in found if isinstance(item, Unread)] == said
+
+
+@pytest.mark.parametrize(("ranks", "is_read"), [((1 << 31) - 1, True), (1 << 31, False)])
+def test_a_group_has_as_many_ranks_as_nccl_counts(ranks: int, is_read: bool) -> None:
+    found = call_of("x", "c", CommGroup("", ranks), "allreduce", 8, 8, "byte")
+    assert isinstance(found, Unread) is not is_read

@@ -21,7 +21,9 @@ from nccltune.formats.text.lines import encoding_of
 
 MOST_BYTES = 64 << 20
 _COMMENT = re.compile(r"(?<=[\s,{\[])//[^\n]*")
-_MARK = re.compile(r'\\\\.|["{}\[\]]')
+_MARK = re.compile(r'\\.|["{}\[\]]')
+_CUT = re.compile(r"[\w\\+.-]{0,12}[`. \n]*")
+"""The rest of a document that is cut off: at most a part of a word or a number."""
 _FENCE = re.compile(r"^\s*```.*")
 _FRACTION = re.compile(r"-?\d+\.(\d+)")
 _MOST_DEPTH = 8
@@ -49,7 +51,10 @@ def json_documents(text: str, cut: list[int] | None = None) -> Iterator[tuple[in
                 value, after = decoder.raw_decode(text, start)
             except (ValueError, RecursionError) as error:
                 value, after = None, start
-                if isinstance(error, json.JSONDecodeError) and not text[error.pos :].strip("`. \n"):
+                # Only the end of the text leaves a string open: other lines have no `\n` in one.
+                if isinstance(error, json.JSONDecodeError) and (
+                    "Unterminated" in error.msg or _CUT.fullmatch(text, error.pos)
+                ):
                     value, after = _whole_parts(text[start : error.pos]), len(text)
                     if value and cut is not None:
                         cut.append(line)

@@ -82,9 +82,10 @@ _GAP = 1.2
 """The least ratio between the values of slow pairs and those of others."""
 _TOOL = re.compile(
     r"\b(?:ib_(?:write|read|send)_(?:bw|lat)|iperf3?|nvbandwidth|p2pBandwidthLatencyTest"
-    r"|osu_[a-z_]{2,24}|rperf|qperf)\b"
+    r"|osu_[a-z_]{2,24}|rperf|qperf|[a-z_]{3,20}_perf)\b"
 )
-"""Programs that measure no collective of NCCL."""
+_RUNS_NCCL = re.compile(r"osu_(?:nccl|xccl)_|.*_perf")
+"""Those of the programs that measure collectives of NCCL, or may."""
 _MEASURE = re.compile(
     r"\b(?:busbw|algbw|(?:bus|alg\w*) ?(?:bandwidth|bw)|bandwidth|throughput|latency)\b",
     re.IGNORECASE,
@@ -176,7 +177,7 @@ def describe(text: str) -> Described:
         return values
     tables = sorted(_tables(lines), key=lambda table: not (table.measured or table.sized))
     if tables and (tables[0].measured or tables[0].sized):
-        return _named_for(_TOOL.search(text), _of_table(tables[0]))
+        return _named_for(set(_TOOL.findall(text)), _of_table(tables[0]))
     if (found := _of_test(text)) is not None:
         return found
     if (match := _START.search(text)) is not None:
@@ -242,25 +243,26 @@ def _of_list(lines: list[str]) -> Described | None:
     return None
 
 
-def _named_for(tool: re.Match[str] | None, found: Described) -> Described:
-    """Return a description of a table with the only other program that its text names."""
-    if tool is None:
+def _named_for(tools: set[str], found: Described) -> Described:
+    """Return a description of a table with the only program that its text names, if another."""
+    if len(tools) != 1 or _RUNS_NCCL.match(tool := tools.pop()):
         return found
     return found._replace(
-        message=f"{found.message} (the text names {tool[0]}, which runs no collective of NCCL)"
+        message=f"{found.message} (the text names {tool}, which runs no collective of NCCL)"
     )
 
 
 def _of_pairs(lines: list[str]) -> Described | None:
     """Describe a list of pairs of nodes with a value each; None without one."""
-    found = [
-        (at, match) for at, line in enumerate(lines, 1) if (match := _PAIR.fullmatch(line.strip()))
-    ]
+    matches = [(at, _PAIR.fullmatch(" ".join(line.split()))) for at, line in enumerate(lines, 1)]
+    found = [(at, match) for at, match in matches if match is not None]
     values = {(match["first"], match["second"]): float(match["value"]) for _, match in found}
     if len(values) < _LEAST or len(values) < len(found) or min(values.values()) <= 0:
         return None
     if len({match["unit"] for _, match in found}) > 1:
         return None
+    if not found[0][1]["unit"] and not all(_are_alike(match) for _, match in found):
+        return None  # Any words with a digit.
     unit = f" {found[0][1]['unit']}" if found[0][1]["unit"] else ""
     ranked = sorted(values, key=values.__getitem__)
     steps = [values[after] / values[before] for before, after in pairwise(ranked)]
@@ -283,6 +285,11 @@ def _of_pairs(lines: list[str]) -> Described | None:
     return Described(
         message, "give the outputs of the pairs in a folder: nccltune compare FOLDER", found[0][0]
     )
+
+
+def _are_alike(pair: re.Match[str]) -> bool:
+    first, second = (re.sub(r"\d+", "", pair[name]) for name in ("first", "second"))
+    return first == second
 
 
 def _range(values: dict[tuple[str, str], float], pairs: list[tuple[str, str]]) -> str:

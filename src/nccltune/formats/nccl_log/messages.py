@@ -231,7 +231,9 @@ _BY_FIRST: dict[str, tuple[_Reader, ...]] = {
 
 
 COUNTED = "[repeated "
-_COUNT = re.compile(r"(?:\x1b\[[\d;]{0,9}m|\s)*\[repeated \d{1,6}x across cluster\].*", re.DOTALL)
+_COUNT = re.compile(
+    r"(?:\x1b\[[\d;]{0,9}m|\s){0,8}\[repeated \d{1,6}x across cluster\].*", re.DOTALL
+)
 
 
 def without_count(message: str) -> str:

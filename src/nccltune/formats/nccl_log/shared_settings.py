@@ -113,7 +113,7 @@ class SharedSettings:
         return [
             ranks
             for (name, size), ranks in self._ranks.items()
-            if len(set(ranks.values())) > 1 and (name or (-1 not in ranks and len(ranks) == size))
+            if len(set(ranks.values())) > 1 and -1 not in ranks and (name or len(ranks) == size)
         ]
 
 

@@ -26,11 +26,9 @@ def are_mixed(rows: list[FlatRow]) -> bool:
     """
     sizes = [row[1] for row in rows if row[3:6] == rows[0][3:6]]
     most, again = 0, 0
-    seen: set[int] = set()
     for before, size in pairwise(sizes):
-        seen.add(before)
         most = max(most, before)
-        again += size > most and any(before < other < size for other in seen)
+        again += size > most > before
     return again > 1 and len(set(sizes)) < len(sizes)
 
 

@@ -2,6 +2,7 @@
 """Find the one topology in a text that has results, such as a post."""
 
 import re
+from itertools import islice
 
 from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.formats.topology.nvidia_smi_matrix import read_matrix, smi_topology
@@ -21,17 +22,16 @@ def topology_beside_results(data: bytes) -> bytes | None:
     if len(data) > MAX_BYTES:
         return None
     found = [data[start:end] for start, end in dumps_in(data) if b"<system" in data[start:end]]
-    matrices = []
-    for match in _MATRIX.finditer(data):
-        end = _AFTER.search(data, match.end())
-        matrices.append(data[match.start() : end.start() if end else len(data)])
+    matrices = list(islice(_MATRIX.finditer(data), 2))
     if len(found) + len(matrices) != 1:
         return None
     try:
         if found:
             read_topology(found[0], "")
-        else:
-            smi_topology(read_matrix(matrices[0], ""))
+            return found[0]
+        end = _AFTER.search(data, matrices[0].end())
+        matrix = data[matrices[0].start() : end.start() if end else len(data)]
+        smi_topology(read_matrix(matrix, ""))
     except InputError:
         return None
-    return (found or matrices)[0]
+    return matrix

@@ -149,7 +149,7 @@ SPECS = {
 def check_manifest(document: dict[str, Any]) -> None:
     """Raise InputError with the place of the first wrong field of an MPIJob or a JobSet."""
     kind = document.get("kind")
-    if kind not in SPECS:
+    if not isinstance(kind, str) or kind not in SPECS:
         return
     version, spec = SPECS[kind]
     given = document.get("apiVersion")

@@ -110,12 +110,20 @@ def test_lists_of_a_page_without_words_between_them_are_one_run(tmp_path: Path) 
     assert one(tmp_path, lists).report.tables == 1
 
 
-@pytest.mark.parametrize("end", [', {"size": 4194304, "time_us": 3', ', {"size": "{[\\"', ","])
+@pytest.mark.parametrize(
+    "end",
+    [
+        ', {"size": 4194304, "time_us": 3', ', {"size": "{[\\"', ",",
+        ', {"si\0', ', {"size": 8, "note": "a\0', ', {"note": "\\u12\0', ', {"is_ok": tru\0',
+    ],
+)  # fmt: skip
 def test_whole_records_of_a_document_that_is_cut_off_are_read(tmp_path: Path, end: str) -> None:
-    value = {"collective": "all_reduce", "nodes": 2, "ranks": 8, "results": ROWS}
+    quoted = [{**row, "note": 'of "{" and "["'} for row in ROWS]
+    value = {"collective": "all_reduce", "nodes": 2, "ranks": 8, "results": quoted}
     text = json.dumps(value)
     cut = text[: text.rindex("]")] + end
-    found = one(tmp_path, f"Output:\n```\n{cut}\n```\n")
+    # A zero byte stands for the end of the whole text.
+    found = one(tmp_path, f"Output:\n```\n{cut}\n```\n".partition("\0")[0])
     assert [sample.bytes for sample in found.samples] == [row["size"] for row in ROWS]
     assert found.sentence("aborted") == "JSON is cut off: its whole records are read"
     assert "aborted" not in one(tmp_path, text).flags

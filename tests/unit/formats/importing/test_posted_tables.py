@@ -12,6 +12,7 @@ import pytest
 from nccltune.app.compare import SidesCompared, compare_paths
 from nccltune.formats.importing.importer import import_files
 from nccltune.formats.importing.inputs import find_inputs, read_inputs
+from nccltune.formats.nccl_tests.rows import are_mixed
 from nccltune.formats.reading.context import ReadOptions
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
@@ -162,6 +163,8 @@ def test_mixed_rows_of_runs_at_the_same_time_are_doubtful(tmp_path: Path) -> Non
     assert "rows of several runs are mixed" not in str(one(tmp_path, later).report.flags)
     mixed = TABLE.replace(ROWS, "\n".join(more[at] for at in (0, 1, 0, 2, 1, 3, 2, 4)) + "\n")
     assert "rows of several runs are mixed" in str(one(tmp_path, mixed).report.flags)
+    # Quadratic time would run into the timeout of the suite.
+    assert not are_mixed([(at, at, 1, "float", "sum", -1) for at in range(500_000)])
 
 
 def test_settings_that_name_the_sides_differ(tmp_path: Path) -> None:

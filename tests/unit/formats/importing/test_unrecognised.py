@@ -98,6 +98,8 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
         (OF_NODES, "3 at 49 to 50, 2 at 88 to 89; only in the lower ones", "FOLDER", 2),
         (OF_NODES, "of them: n04 in 2", "nccltune compare", 2),
         (OF_NODES.replace("8", "5"), "5 pairs of nodes, each with a value, all from", "", 2),
+        ("layer1 attn1 0.25\nlayer2 attn2 0.26\nlayer3 attn3 0.5\n", "nothing in it", "", None),
+        ("a1 b1 9 GB/s\na1 c1 8 GB/s\na1 d1 9 GB/s\n", "lists 3 pairs of nodes", "FOLDER", 1),
         ("`ib_write_bw`:\n\n" + WAYS.replace("elements", "size"), "names ib_write_bw", "us", 3),
         ("|A|4|\n|B|8|\n\n\n\n|Test|Bus BW|\n|--|--|\n|AllReduce|9 GB/s|\n", "Test, Bus BW", "", 6),
         ("a: 40.9 \u79d2\nb: 40.9 \u79d2\nc: 40 \u79d2\n", "3 lines with times", "", 1),
@@ -111,6 +113,16 @@ def test_a_file_without_measurements_is_described(
     assert message in found.message
     assert hint in found.hint
     assert found.line == line
+
+
+@pytest.mark.parametrize(
+    "named",
+    ["osu_xccl_allreduce", "osu_nccl_bcast", "ib_write_bw, iperf3", "iperf, sendrecv_perf"],
+)
+def test_only_the_one_program_of_a_text_is_named(named: str) -> None:
+    message = describe(f"{named}:\n\n" + WAYS.replace("elements", "size")).message
+    assert "columns size, nccl2, ring" in message
+    assert "names" not in message.replace("names or unit", "")
 
 
 def test_prose_with_commas_is_no_table_below_the_first_lines() -> None:
@@ -202,6 +214,7 @@ def test_long_blanks_end() -> None:
     # Patterns with quadratic time in them would run into the timeout of the suite.
     assert kind_of(b"# size count" + b" " * 1_000_000) is FileKind.UNKNOWN
     assert describe(" " * 2000 + "\n- x" + " " * 2000 + "y").message == "nothing in it is known"
+    assert describe(("a1" + " " * 2000 + "!\n") * 2000).message == "nothing in it is known"
 
 
 def test_the_largest_step_of_a_list_is_named() -> None:

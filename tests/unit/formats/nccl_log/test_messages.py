@@ -26,6 +26,7 @@ from nccltune.formats.nccl_log.messages import (
     TunerPlugin,
     Version,
     read_message,
+    without_count,
 )
 from nccltune.formats.nccl_log.transports import (
     Bootstrap,
@@ -175,3 +176,9 @@ def test_every_kind_of_message_has_a_case() -> None:
 )
 def test_what_nobody_reads_states_nothing(message: str) -> None:
     assert read_message(message) is None
+
+
+def test_the_blanks_of_a_long_message_are_searched_once() -> None:
+    # Quadratic time would run into the timeout of the suite.
+    message = " " * 500_000 + "[repeated x"
+    assert without_count(message) == message

@@ -55,6 +55,13 @@ def _rank(number: int, *settings: str, comm: str = "commId 0xabc", ranks: int = 
             ["NCCL_ALGO Ring: rank 0 (h0); not set: rank 1 (h0)"],
         ),
         (_rank(0, "NCCL_ALGO=Ring", comm="") + _rank(1, comm=""), None),
+        # Two communicators that the log does not tell apart.
+        (
+            _rank(0, "NCCL_ALGO=Ring")
+            + _rank(1, "NCCL_ALGO=Tree")
+            + _rank(1, "NCCL_ALGO=Tree").replace("h0:", "h9:"),
+            None,
+        ),
     ],
 )
 def test_settings_that_ranks_do_not_share(text: str, said: list[str] | None) -> None:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The topology in a text that has results."""
 
+import tracemalloc
+
 import pytest
 
 from nccltune.formats.topology.beside_results import topology_beside_results
@@ -36,3 +38,13 @@ def test_one_topology_beside_results(text: str, holds: bytes | None) -> None:
     found = topology_beside_results(text.encode())
     assert (found is None) if holds is None else (found is not None and holds in found)
     assert found is None or b"1048576" not in found
+
+
+def test_many_matrices_are_not_copied() -> None:
+    text = MATRIX.encode() * 2000
+    tracemalloc.start()
+    try:
+        assert topology_beside_results(text) is None
+        assert tracemalloc.get_traced_memory()[1] < len(text)
+    finally:
+        tracemalloc.stop()
