@@ -58,7 +58,8 @@ _OFTEN_TELLS = re.compile(
 )
 _BY_PROGRAM = re.compile(
     r"^\s*[\[<$>|]|\d\d:\d\d:\d\d|\bNVRM: |\w(?:Error|Exception)\b|\bERROR\b|\berror: |\bWARN"
-    r"|\.(?:py|cc|cpp|cu|c|h):\d|\b(?:line|rank|pid|PID) \d|^\S+: |`|\bfailed: |\s\d+/\d+\s+\w+\s+\d+ \("
+    r"|\.(?:py|cc|cpp|cu|c|h):\d|\b(?:line|rank|pid|PID) \d|^\S+: |`|\bfailed: "
+    r"|\s\d+/\d+\s+\w+\s+\d+ \("
 )
 _PHRASES = tuple(word for word in _KIND if word.count(" ") > 3)
 # Words of NCCL's and its plugins' messages. Programs that contain NCCL's network code (UCCL), the
