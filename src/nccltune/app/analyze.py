@@ -56,10 +56,11 @@ _OTHERS = re.compile(
     re.IGNORECASE,
 )
 """Programs and kernels that run collectives instead of NCCL."""
+_AMD = re.compile(rb"\brccl\b|\bMI\d{3}[AX]?\b", re.IGNORECASE)
 
 
 class Analyzed(NamedTuple):
-    """An analysis, and warnings. `measure` is a command that measures the choices.
+    """An analysis, and warnings. `measure` is a command that measures the choices, "" on AMD.
 
     `unsaved` has the error if findings.json could not be written. `of` names the runs of a part of
     an input: their conditions, else their files. `foreign`: they may be of another program.
@@ -107,7 +108,8 @@ def analyze_path(
                 with saving(unsaved):
                     opened.study.write_json(opened.study.findings_path, analyzed.analysis)
             beside = None if given.imported is None else Path(study.name)
-            measure = sweep_again(opened.study, opened.samples, beside)
+            is_amd = path.is_file() and _AMD.search(path.read_bytes()[: 1 << 16])
+            measure = "" if is_amd else sweep_again(opened.study, opened.samples, beside)
             of = _runs_of(opened.study) if len(given.studies) > 1 else ""
             parts.append(analyzed._replace(unsaved=unsaved, measure=measure, of=of))
         compared = None

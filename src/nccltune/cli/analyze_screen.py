@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 
 from nccltune.analyze.compared import Comparison, comparisons, is_right
@@ -39,7 +40,11 @@ def show(found: AnalyzedInput, path: Path, stated: str = "") -> None:
         if part.of:
             first = found.compared is None and not number
             out.print(styled("" if first else "\n", ("runs       ", "bold"), part.of))
-        title = analysis.platform.title
+        # Where a file has runs of several programs, its version is that of one of them.
+        version = None if part.foreign else analysis.platform.nccl_version
+        title = msgspec.structs.replace(analysis.platform, nccl_version=version).title
+        if "RCCL" in part.of:
+            title = title.replace("NCCL ", "RCCL ")
         unnamed = found.imported is not None and title == analysis.platform.name
         hanging(out, "platform   ", 11, "unknown" if unnamed else title)
         if (settings := analysis.platform.settings) and analysis.platform.recorded_at is None:
@@ -104,7 +109,8 @@ def _next(
         hint(f"next: run again without the forced choice, and {more}")
     else:
         hint(f"next: run again with NCCL_ALGO and NCCL_PROTO forced, and {more}")
-        hint(f"next: or let nccltune measure the choices, on the same machines: {measure}")
+        if measure:
+            hint(f"next: or let nccltune measure the choices, on the same machines: {measure}")
 
 
 def _show_ran(analysis: Analysis, out: Console) -> None:

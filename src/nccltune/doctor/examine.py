@@ -173,11 +173,12 @@ def _filled(rule: DoctorRule, env: Env, members: Iterable[Any]) -> RuleAnswer:
         _fill_once(rule.commands, env, commands, for_shell=False)
         _fill_once(rule.fix, env, fix, for_shell=True)
     env.names = {}
+    is_amd = env.facts.get("log.rccl", False)
     return RuleAnswer(
         RuleVerdict.FINDING,
         tuple(evidence.items()),
         remedy=rule.remedy.fill(env),
-        commands=tuple(commands),
+        commands=tuple(line for line in commands if not is_amd or "nvidia" not in line),
         fix=tuple(fix),
     )
 

@@ -195,6 +195,8 @@ def deciding_sources(examined: Examination, most: int = 3) -> list[tuple[str, in
     while rules and len(found) < most:
         counted = Counter(read for reads in rules.values() for read in sorted(reads))
         counted.pop("", None)
+        if examined.nodes and all("RCCL" in node.title for node in examined.nodes):
+            counted = Counter({read: n for read, n in counted.items() if "nvidia" not in read})
         if not counted:
             break
         ((read, helped),) = counted.most_common(1)

@@ -6,6 +6,7 @@ from collections import Counter
 from nccltune.doctor.facts import Facts
 from nccltune.doctor.facts.cloud import CLOUD_MACHINE_TYPE, CLOUD_PROVIDER
 from nccltune.doctor.facts.gpu import GPU_DRIVER, GPUS, NodeGpu
+from nccltune.doctor.facts.log import LOG_RCCL
 from nccltune.doctor.facts.network import HCAS, RdmaPortState
 from nccltune.doctor.facts.node import NODE_VIRTUAL
 from nccltune.doctor.facts.settings import NCCL_VERSION
@@ -14,7 +15,8 @@ from nccltune.doctor.facts.settings import NCCL_VERSION
 def node_title(facts: Facts) -> str:
     """Return `8 x NVIDIA H200 · driver 570.86 · NCCL 2.28.9 · 8 x 400 Gb/s InfiniBand`."""
     parts = [_gpus(facts.value(GPUS))]
-    for lead, fact in (("driver", GPU_DRIVER), ("NCCL", NCCL_VERSION)):
+    library = "RCCL" if facts.value(LOG_RCCL) else "NCCL"
+    for lead, fact in (("driver", GPU_DRIVER), (library, NCCL_VERSION)):
         version = facts.value(fact)
         if version:
             parts.append(f"{lead} {version}")

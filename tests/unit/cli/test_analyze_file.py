@@ -199,6 +199,25 @@ def test_nothing_is_said_of_the_default_of_runs_that_are_not_of_nccl(
     assert out.count("\ndefault ") == 2 - foreign
 
 
+def test_runs_of_rccl_have_its_name_and_no_sweep(cli: Cli, inside: Path) -> None:
+    rows = "".join(f"| {2**k} KiB | {40 + k} | {20 + k} |\n" for k in range(10))
+    head = "| size | RCCL default (us) | MSCCL++ (us) |\n|---|---|---|\n"
+    (inside / "post.md").write_text(f"# RCCL 2.20.5, 8 GPUs, 1 node\n\n{head}{rows}")
+    out = cli("analyze", "post.md", "--collective", "allreduce").out
+    titles = [line for line in out.splitlines() if line.startswith("platform")]
+    assert len(titles) == 2
+    assert "RCCL 2.20.5" in titles[0]
+    assert "NCCL" not in titles[1]
+    for library, wanted in (("NCCL", 1), ("RCCL", 0)):
+        (inside / "one.md").write_text(
+            f"{library}: all_reduce_perf, 8 GPUs, 1 node\n\n| size | time (us) |\n|---|---|\n"
+            + "".join(f"| {2**k} KiB | {40 + k} |\n" for k in range(10))
+        )
+        _, err = cli("analyze", "one.md", "--nodes", "1", "--ranks", "8")
+        assert err.count("nccltune sweep") == wanted
+        assert "run again with NCCL_ALGO" in err
+
+
 def test_an_unknown_choice_is_named_where_nothing_is_read(cli: Cli, inside: Path) -> None:
     text = "All-gather 16 GPUs 2 nodes, NCCL_PROTO=Simple\n\nsize,time (us)\n1024,12\n4096,21\n"
     (inside / "post.csv").write_text(text)

@@ -22,6 +22,7 @@ from nccltune.doctor.facts.log import (
     LOG_GRAPHS,
     LOG_HANGS,
     LOG_INIT_TIMES,
+    LOG_INTERFACES,
     LOG_LINES,
     LOG_NET,
     LOG_NET_DEVICES,
@@ -30,6 +31,7 @@ from nccltune.doctor.facts.log import (
     LOG_NVLINK_DOMAINS,
     LOG_NVLS_CHANNELS,
     LOG_RANKS,
+    LOG_RCCL,
     LOG_SETTINGS_APART,
     LOG_TUNER_RULES,
     LOG_TUNER_SCALES,
@@ -63,6 +65,11 @@ _DEVICE = re.compile(
     r"(?:\s+\d+ \[[^\]]{1,40}\] (?P<name>\S[^\n]{0,80}))?"
 )
 _MOST_MESSAGES = 2000
+_RCCL = re.compile(r"^(?:RCCL|HIP|ROCm) version\b|^Librccl path|HIP failure|/hipify/")
+_VIRTUAL = re.compile(
+    r"lo$|docker|br-|virbr|veth|podman|cni|flannel|cali|lxc|lxd|tun|tap|ip6tnl|tailscale|wg\d|zt|"
+    r"vxlan|kube|nodelocaldns|dummy|CloudflareWARP"
+)
 _TUNER_SCALE = re.compile(
     r"Initializing tuner for (?P<nodes>\d{1,9}) nodes, (?P<ranks>\d{1,9}) ranks"
 )
@@ -123,6 +130,11 @@ def _logs(facts: Facts, logs: list[tuple[Raw, NcclLines]]) -> None:
             facts.add(counted, number, place)
     if log.net_devices is not None:
         facts.add(LOG_NET_DEVICES, log.net_devices, place)
+        real = ",".join(name for name in log.net_devices if not _VIRTUAL.match(name))
+        if real and log.net == "Socket":
+            facts.add(LOG_INTERFACES, real, place)
+    if any(_RCCL.search(one.text or "") for one in (*warnings, *messages)):
+        facts.add(LOG_RCCL, True, place)
     if log.relaxed_ordering is not None:
         facts.add(LOG_NET_RELAXED_ORDERING, log.relaxed_ordering, place)
     if log.graphs:

@@ -59,6 +59,15 @@ LOG_NET_RELAXED_ORDERING = fact(
     meaning="the IB transport uses relaxed ordering ([RO])",
     read="'NET/IB : Using ... [RO]' in the NCCL log",
 )
+LOG_INTERFACES = fact(
+    "log.interfaces",
+    str,
+    meaning="interfaces of the network Socket without those of containers and tunnels: eth0,eth1",
+    read="'NET/Socket : Using' in the NCCL log",
+)
+LOG_RCCL = fact(
+    "log.rccl", bool, meaning="RCCL wrote the log: AMD GPUs", read="'RCCL version' in the log"
+)
 LOG_BOOTSTRAP = fact(
     "log.bootstrap",
     str,

@@ -67,7 +67,7 @@ class StatedFailure(FactRecord):
             "ofi, ras, no_interface, peer_gone, local_socket, shm_access, calls_differ, usage, "
             "versions_differ, topology_file, setting, optional, stray_command, search, peer_limit, "
             "cumem_host, capture, device_api, internal, rdma_queue_event, warning; "
-            "cuda_runtime, ranks_apart"
+            "cuda_runtime, ranks_apart, hsa_resources, host_memory, unschedulable"
         ),
     ] = None
     text: Annotated[str | None, "the line"] = None

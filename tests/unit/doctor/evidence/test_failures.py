@@ -44,6 +44,15 @@ LINES = [
     ("shm", "OSError: [Errno 28] No space left on device: '/dev/shm/nccl-1'"),
     ("shm", "RuntimeError: unable to open shared memory object </torch_1> in read-write mode"),
     ("gloo", "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/x.cc:14]"),
+    ("gloo", "[enforce fail at /third_party/gloo/gloo/transport/tcp/device.cc:83] ifa != nullptr"),
+    ("peer_gone", "RuntimeError: [/a/third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection "
+     "closed by peer [192.0.2.8]:12345"),
+    ("peer_gone", "[/a/third_party/gloo/gloo/transport/tcp/pair.cc:5] writev [192.0.2.8]:1: Broken "
+     "pipe"),
+    ("watchdog", "[/a/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting "
+     "1800000ms for recv operation to complete"),
+    ("network", "[/a/third_party/gloo/gloo/transport/tcp/pair.cc:799] connect [127.0.1.1]:1: "
+     "Connection refused"),
     ("limit", "OSError: [Errno 24] Too many open files"),
     ("no_kernel", "HIP error: invalid device function"),
     ("nccl", "[ ERROR    ] Child process 0 fails NCCL call ncclGroupEnd with code 1"),
@@ -73,9 +82,12 @@ LINES = [
     ("launcher", "srun: error: h2: task 9: Exited with exit code 3"),
     ("launcher", "./all_reduce_perf: error while loading shared libraries: libmpi.so.40"),
     ("launcher", "Host key verification failed."),
-    ("launcher", "Warning  FailedScheduling  0/8 nodes are available"),
+    ("unschedulable", "Warning  FailedScheduling  0/8 nodes are available"),
     ("died", "[h1:100] *** Process received signal ***"),
-    ("died", "slurmstepd: warning: Detected 1 oom_kill event in StepId=7.0."),
+    ("host_memory", "slurmstepd: warning: Detected 1 oom_kill event in StepId=7.0."),
+    ("host_memory", "srun: error: n4: task 8: Out Of Memory"),
+    ("host_memory", "vllm-0            0/1     OOMKilled   3 (12s ago)   5m"),
+    ("unschedulable", "0/8 nodes are available: 8 Insufficient amd.com/gpu."),
     ("network", "socket.gaierror: [Errno -3] Temporary failure in name resolution"),
     ("tcpx_settings", "NCCL/NET (shim) mismatch recommended: NCCL_FASTRAK_USE_LLCM=1 (unset)"),
     ("ofi_failed", "libfabric:1:2::cxi:ep_data:x():1000<warn> n1: Cassini Event Queue overflow de"),
@@ -130,7 +142,7 @@ LINES = [
     ("launcher", "It was launched by srun, but OMPI was not built with SLURM's PMI support"),
     ("cuda_init", "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with"),
     ("no_gpu", "RuntimeError: No HIP GPUs are available"),
-    ("died", "ray.exceptions.OutOfMemoryError: Task died due to the node running low on memory"),
+    ("host_memory", "ray.exceptions.OutOfMemoryError: Task died, the node running low on memory"),
     ("late", "TimeoutError: RPC call to execute_model timed out."),
     ("device", "The number of required GPUs exceeds the total number of available GPUs"),
     ("ofi_failed", "libfabric:1:17::cxi:core:x():1<warn> Failed to allocate CXI service"),
@@ -197,7 +209,7 @@ LINES = [
     ("watchdog", "RuntimeError: Rank 1 successfully reached monitoredBarrier, but received errors"),
     ("no_gpu", "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!"),
     ("died", "ray.exceptions.ActorDiedError: The actor died unexpectedly"),
-    ("gpu_memory", "HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate"),
+    ("hsa_resources", "HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate"),
     ("no_rdma", "Fatal error:  device '*': sys files not found (/sys/class/infiniband/*/ports)"),
 ]  # fmt: skip
 

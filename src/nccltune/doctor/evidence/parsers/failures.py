@@ -59,6 +59,7 @@ _OFTEN_TELLS = re.compile(
 _BY_PROGRAM = re.compile(
     r"^\s*[\[<$>|]|\d\d:\d\d:\d\d|\bNVRM: |\w(?:Error|Exception)\b|\bERROR\b|\berror: |\bWARN"
     r"|\.(?:py|cc|cpp|cu|c|h):\d|\b(?:line|rank|pid|PID) \d|^\S+: |`|\bfailed: "
+    r"|\s\d+/\d+\s+\w+\s+\d+ \("
 )
 # Lines that state a failure beside other words only: ibv_devinfo does not name the device, PyTorch
 # guesses the GPU of a barrier in runs that end well, too, and lspci reads ff where no GPU answers.
