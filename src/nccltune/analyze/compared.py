@@ -11,12 +11,14 @@ from typing import NamedTuple
 import msgspec
 
 from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis
-from nccltune.model.choice import DEFAULT, AnyChoice, Choice, rest_of
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label, rest_of
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.numbers import size_form
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
 
+_Items = Sequence[ConditionAnalysis]
+_MANY = 5
 _EQUAL = 1.02
 """Times whose ratio is smaller are as fast as each other."""
 
@@ -137,8 +139,10 @@ def comparisons(analysis: Analysis) -> list[Comparison]:
         condition = items[0].condition.for_tuner
         result = compared(items)
         claim = result.conclusive and (condition.collective, condition.scale) not in doubted
-        text = _beside(items, groups) or _text(items, result, claim)
-        found.append(Comparison(condition.title, text, _missing(items, result), result, items))
+        missing = _missing(items, result, groups)
+        text = missing if missing.startswith("no whole") else f"with nothing: {missing}"
+        text = _beside(items, groups) or (text if missing else _text(items, result, claim))
+        found.append(Comparison(condition.title, text, missing, result, items))
     return found
 
 
@@ -155,7 +159,7 @@ def is_right(analysis: Analysis) -> bool:
 
 def not_compared(conditions: Sequence[ConditionAnalysis]) -> Iterator[Finding]:
     """Yield a finding for each comparison that lacks the other choices at some sizes."""
-    for items in _groups(conditions):
+    for items in (groups := _groups(conditions)):
         condition, found = items[0].condition.for_tuner, compared(items)
         if (
             not condition.collective.tuned
@@ -166,8 +170,8 @@ def not_compared(conditions: Sequence[ConditionAnalysis]) -> Iterator[Finding]:
         at = f"at {_ranges(found.alone, _sizes(items))} " if found.sizes else ""
         yield Finding(
             kind=FindingKind.NOT_COMPARED,
-            sentence=f"{condition.title}: {at}only the default was measured, so no rule can be "
-            "found. Measure the other choices (nccltune sweep), or run again with NCCL_ALGO and "
+            sentence=f"{condition.title}: {at}{_alone(items, groups)}, so no rule can be found. "
+            "Measure the other choices (nccltune sweep), or run again with NCCL_ALGO and "
             "NCCL_PROTO forced and import those",
             where=items[0].title,
             collective=condition.collective,
@@ -188,7 +192,16 @@ def _sizes(items: Sequence[ConditionAnalysis]) -> list[int]:
     return sorted({point.bytes for item in items for one in item.curves for point in one.points})
 
 
-def _missing(items: Sequence[ConditionAnalysis], found: Compared) -> str:
+def _alone(items: _Items, groups: Sequence[_Items]) -> str:
+    """Return that no whole choice, or nothing at all, was measured beside the default."""
+    own = items[0].condition.for_tuner
+    others = [group[0].condition.for_tuner for group in groups]
+    if any(msgspec.structs.replace(x, limits=own.limits) == own != x for x in others):
+        return "no whole choice was measured beside the default"
+    return "only the default was measured"
+
+
+def _missing(items: _Items, found: Compared, groups: Sequence[_Items]) -> str:
     if not items[0].condition.collective.tuned:
         return "NCCL asks no tuner about it"
     limits = items[0].condition.limits
@@ -200,13 +213,11 @@ def _missing(items: Sequence[ConditionAnalysis], found: Compared) -> str:
         return f"the number of {' and '.join(unknown)} is unknown, and a rule needs it"
     if not found.has_default:
         return "" if found.choices > 1 else "the default was not measured"
-    return "" if found.sizes else "only the default was measured, so no rule can be found"
+    return "" if found.sizes else f"{_alone(items, groups)}, so no rule can be found"
 
 
 def _text(items: Sequence[ConditionAnalysis], found: Compared, claim: bool) -> str:
     """Return what the default was compared with. `claim` allows the claim that none is faster."""
-    if missing := _missing(items, found):
-        return f"with nothing: {missing}"
     if not found.has_default:
         return f"{count(found.choices, 'choice')} with each other; the default was not measured"
     measured = found.sizes + len(found.alone)
@@ -221,14 +232,15 @@ def _text(items: Sequence[ConditionAnalysis], found: Compared, claim: bool) -> s
     return text + f"{looks}, but so few timings cannot show it"
 
 
-def _beside(
-    items: Sequence[ConditionAnalysis], groups: Sequence[Sequence[ConditionAnalysis]]
-) -> str:
+def _beside(items: _Items, groups: Sequence[_Items]) -> str:
     """Return where a run limited to an algorithm or protocol is the fastest of such runs."""
     own = items[0].condition.for_tuner
     others: dict[str, dict[int, float]] = {
-        group[0].condition.limits or DEFAULT: {x.bytes: x.time_us for x in group[0].shown.points}
+        group[0].condition.limits or choice_label(curve.choice): {
+            point.bytes: point.time_us for point in curve.points
+        }
         for group in groups
+        for curve in group[0].curves
         if msgspec.structs.replace(group[0].condition.for_tuner, limits=own.limits) == own
     }
     if own.limits is None or len(others) < 2:
@@ -240,7 +252,8 @@ def _beside(
         for found in fastest_ranges(others)
         if own.limits in found.names
     ]
-    rest = ", ".join(name for name in others if name != own.limits)
+    names = [name for name in others if name != own.limits]
+    rest = ", ".join(names) if len(names) < _MANY else f"{len(names)} others"
     where = f"the fastest at {', '.join(best)}" if best else "the fastest at no size"
     if not any(
         others[own.limits].keys() & x.keys() for name, x in others.items() if name != own.limits

@@ -167,7 +167,7 @@ def _left_out(found: SortedSamples, named: Mapping[Condition, str]) -> list[Find
             Finding(
                 kind=FindingKind.NOT_COMPARED,
                 sentence=f"{listed}: such a run is neither NCCL's default nor a whole choice, so "
-                "it is compared with nothing and makes no rule",
+                "it makes no rule",
             )
         )
     if found.one_rank:
@@ -192,7 +192,7 @@ def _what_is_missing(table: GainTable) -> list[Finding]:
     findings = []
     if not table.has_default:
         one = table.choices[0].label if table.choices else "a tuned run"
-        only = f"only {one} was measured, so it is compared with nothing"
+        only = f"{one} is the only whole choice measured, so its gain is unknown"
         many = (
             "NCCL's default was not measured, so nothing is known about what the choices gain over "
             "it"

@@ -143,7 +143,7 @@ def _read(
     read = read_rules(path)
     if read.problems and not read.rules and is_ours:
         first = read.problems[0]
-        whole = file_issue(path.read_text(encoding="utf-8-sig", errors="replace"), path.name)
+        whole = file_issue(path.read_text(encoding="utf-8-sig", errors="replace"), str(path))
         raise InputError(
             f"no line is a rule: {whole.message if whole is not None else first.message}",
             where=str(path) if whole is not None else f"{path}:{first.line}",

@@ -281,7 +281,7 @@ def _has_command(text: str, path: Path) -> bool:
 def _lint_configuration(path: Path) -> LintedConfiguration:
     config = path / names.TUNER_CONF if path.is_dir() else path
     read = read_rules(config)
-    whole = file_issue(_text_of(config), config.name) if read.problems else None
+    whole = file_issue(_text_of(config), str(config)) if read.problems else None
     issues = [whole] if whole is not None else []
     if whole is None or whole.kind == "rounded":
         issues += [

@@ -64,7 +64,7 @@ def open_study(path: Path, *, curves: bool = False) -> OpenStudy:
             hint = "nccltune doctor FILES..."
         if not samples.curves and samples.one_rank:
             hint = "start more ranks: -g with the GPUs of a node, or MPI (make MPI=1) over nodes"
-        if limited is not None:
+        if limited is not None and not (samples.unscaled or samples.without_scale):
             why = f"{limited} leaves the rest to NCCL ({rest_of(limited)}): no rule is made of it"
             hint = (
                 f"show its curve: nccltune analyze {path}; for rules force NCCL_ALGO and NCCL_PROTO"

@@ -120,5 +120,7 @@ def next_after_tune(
             "next: measure other choices beside the default: nccltune sweep -o STUDY, or import "
             "runs with NCCL_ALGO and NCCL_PROTO set"
         )
-    else:
+    elif is_study or ruled:
         next_step("nccltune report" if is_study else "nccltune analyze", study)
+    else:
+        hint("next: measure more rounds: nccltune sweep -o STUDY, or add files of further runs")

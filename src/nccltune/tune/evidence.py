@@ -3,6 +3,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -12,8 +13,10 @@ from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.numbers import percent_text
 from nccltune.model.rule import Rule, RuleState
 from nccltune.model.scale import count
+from nccltune.model.sizes import format_bytes
 from nccltune.tune.lint import impossible
 from nccltune.tune.result import RuleEvidence, TuneOptions, most_channels
+from nccltune.tune.segment import WIDE
 from nccltune.tune.state import printed_gain, state_of
 
 
@@ -100,12 +103,20 @@ def _fastest(table: GainTable, choice: Choice, covered: Sequence[int]) -> str:
             leads.append(math.exp(min(others) - own))
     if not leads:
         return "no other choice that NCCL runs was measured; against the default unknown"
-    best = f"best of {len(choices)}"
+    place = table.sizes.index(covered[0])
+    beside = table.sizes[max(0, place - 1) : place + len(covered) + 1]
+    best, where = f"best of {len(choices)}", " over the whole range"
+    if any(above > WIDE * below for below, above in pairwise(beside)):
+        # The rule reaches into a wide gap, for which nothing is claimed.
+        ends = " to ".join(dict.fromkeys(map(format_bytes, (covered[0], covered[-1]))))
+        where = f" at {ends} ({count(len(covered), 'size')} measured)"
+        best += where
     if min(leads) < 1:
         behind = percent_text(1 / min(leads) - 1)
+        best = best.removesuffix(where) + where
         return (
-            f"{best} over the whole range, at most {behind} slower than the best of one size; "
-            "against the default unknown"
+            f"{best}, at most {behind} slower than the best of one size; against the default "
+            "unknown"
         )
     low, high = (f"{lead:.2f}x" for lead in (min(leads), max(leads)))
     ahead = low if low == high else f"{low} to {high}"

@@ -14,6 +14,9 @@ from nccltune.model.sizes import format_bytes
 from nccltune.tune.result import LeftAlone, TuneOptions
 from nccltune.tune.state import printed_gain, state_of
 
+_SHAPE = 0.5
+"""A larger scatter along the curves is the shape of curves of too few sizes, and no noise."""
+
 
 class _Compared(NamedTuple):
     gain: Interval
@@ -120,6 +123,9 @@ def _not_used(
         f"{choice.label} looks {_times(gain.value)} faster at {format_bytes(size)} "
         f"(95 % CI {math.exp(strict.low):.2f}-{math.exp(strict.high):.2f})"
     )
+    if not gain.known and table.row_noise > _SHAPE:
+        looks = looks.split(" (95 %")[0]
+        return f"{looks}, but so few sizes and rounds cannot show it: measure more of both"
     if not gain.known:
         noise = f"a noise of {100 * table.row_noise:.2g} %"
         return f"{looks}, which does not stand out of {noise}: too few rounds"

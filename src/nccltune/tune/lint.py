@@ -139,7 +139,7 @@ def file_issue(text: str, name: str) -> LintIssue | None:
 
     A spreadsheet saved them in another form, or they are measurements.
 
-    `name` is the file's name, for the command that corrects it.
+    `name` is the file's path, for the command that corrects it.
     """
     separator = foreign_separator(text)
     if separator is not None:

@@ -21,7 +21,7 @@ from nccltune.model.sizes import MAX_BYTES
 from nccltune.tune.evidence import doubted, evidence, log_times, never_runs
 from nccltune.tune.left_alone import left_alone_at, too_many_channels
 from nccltune.tune.result import Decision, LeftAlone, RuleEvidence, TunedGroup, TuneOptions, gain_of
-from nccltune.tune.segment import Segment, boundary, segment
+from nccltune.tune.segment import WIDE, Segment, boundary, segment
 from nccltune.tune.state import printed_gain, state_of
 
 _LEAST_CHUNK_GAIN = math.log1p(0.01)
@@ -37,8 +37,8 @@ shape of a curve of which too few sizes are known."""
 _ANY = (RuleState.CANDIDATE, RuleState.SURE)
 """The states that the timings of a study can give a rule."""
 
-_WIDE, _REACH = 16, 2
-"""A gap between measured sizes is wide above this ratio; rules reach into it by this factor."""
+_REACH = 2
+"""Rules reach into a wide gap by this factor."""
 
 Weights = Callable[[int], float]
 """A function from a size in bytes to the weight of its latency in the search."""
@@ -174,7 +174,7 @@ def _supports_none(
 def _is_wide(table: GainTable, at: int) -> bool:
     """Return whether the gap after the size at index `at` is wide."""
     beside = table.sizes[max(at, 0) : at + 2]
-    return table.has_default and len(beside) > 1 and at >= 0 and beside[1] > _WIDE * beside[0]
+    return table.has_default and len(beside) > 1 and at >= 0 and beside[1] > WIDE * beside[0]
 
 
 def _normalised(weights: Weights, sizes: Sequence[int]) -> Weights:

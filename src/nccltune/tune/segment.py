@@ -12,6 +12,9 @@ from typing import NamedTuple
 from nccltune.analyze.gains import GainTable
 from nccltune.model.choice import DEFAULT, Choice
 
+WIDE = 16
+"""A gap between measured sizes is wide above this ratio."""
+
 
 class Segment(NamedTuple):
     """A run of sizes with one choice.
@@ -88,8 +91,9 @@ def boundary(
     `before` or `after` is None for the default. A rule next to the default ends where its gain
     falls to `margin` (a natural log). Times are interpolated on log-log axes. Without measured
     noise a line is fitted through two sizes on each side, so that one bad timing does not move the
-    boundary. If the curves do not cross in between, the faster choice gets all sizes in between. If
-    the times of a choice are unknown there, `after` gets these sizes.
+    boundary. Only sizes near the gap are used, because curves are no lines over a wide range. If
+    the curves do not cross in between, the faster choice gets all sizes in between. If the times of
+    a choice are unknown there, `after` gets these sizes.
     """
     offset = 0.0
     if before is None:
@@ -100,7 +104,9 @@ def boundary(
     if not table.noise.known:
         every = table.sizes
         place = every.index(left)
-        sizes = every[max(0, place - 1) : place + 3]
+        near = range(math.ceil(right / WIDE), WIDE * left + 1)
+        sizes = [size for size in every[max(0, place - 1) : place + 3] if size in near]
+        sizes = sorted({left, right, *sizes})
     known = [
         (math.log(size), lead - offset)
         for size in sizes

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What counts as a comparison with the default."""
 
+import msgspec
 import pytest
 
 from nccltune.analyze.compared import Compared, compared, comparisons, is_right
@@ -163,7 +164,39 @@ def test_one_choice_without_the_default_is_compared_with_nothing(choice: str, sa
         for item in analyze_samples(PLATFORM, samples).findings
         if item.kind is FindingKind.NO_DEFAULT
     ]
-    assert f"only {said} was measured, so it is compared with nothing" in finding.sentence
+    assert f"{said} is the only whole choice measured, so its gain" in finding.sentence
+
+
+@pytest.mark.parametrize(
+    ("whole", "first", "second"),
+    [
+        (
+            {"default": 2.0},
+            "no whole choice was measured beside the default, so no rule can be found",
+            "with default: the fastest at 1 MiB to 8 MiB (by up to 2.00x)",
+        ),
+        (
+            {"ring/ll": 4.0, "tree/ll": 0.5},
+            "2 choices with each other; the default was not measured",
+            "with ring/ll, tree/ll: the fastest at no size",
+        ),
+        ({"ring/ll": 4.0}, "with nothing: the default was not measured", "with ring/ll: the fast"),
+    ],
+)
+def test_a_run_limited_to_an_algorithm_is_compared_with_what_was_measured(
+    whole: dict[str, float], first: str, second: str
+) -> None:
+    samples = [
+        *measure(SIZES, whole, rounds=1, twice=False),
+        *(
+            msgspec.structs.replace(sample, choice="NCCL_ALGO=NVLS")
+            for sample in measure(SIZES, {"default": 1.0}, rounds=1, twice=False)
+        ),
+    ]
+    own, limited = texts(samples)
+    assert own == first
+    assert limited.startswith(second)
+    assert not any("only the default" in sentence for sentence in gaps(samples))
 
 
 def test_groups_of_calls_are_a_comparison_of_their_own() -> None:

@@ -438,9 +438,24 @@ def test_one_choice_for_a_range_states_how_far_it_is_behind() -> None:
     times = {"ring/simple": (10.0, 20.0, 40.0), "ring/ll": (10.5, 19.4, 44.0)}
     (rule,) = tuned(sparse(times, Collective.ALLREDUCE)).rules
     assert rule.reason == (
-        "best of 2 over the whole range, at most 3.1 % slower than the best of one size; against "
-        "the default unknown"
+        "best of 2 at 1 KiB to 1 MiB (3 sizes measured), at most 3.1 % slower than the best of one "
+        "size; against the default unknown"
     )
+
+
+@pytest.mark.parametrize("far", [[], [8], [512], [8, 64], [4 * G]])
+def test_far_sizes_do_not_move_a_boundary_in_a_wide_gap(far: list[int]) -> None:
+    shown = {8 * K: (13.1, 23.1), M: (80.2, 48.1), 64 * M: (2100.0, 470.0)}
+    times = {size: (12.3, 22.8) if size < K else (9e4, 2e4) for size in far} | shown
+    both = measure(
+        sorted(times),
+        lambda size: dict(zip(("ring/ll", "ring/simple"), times[size], strict=True)),
+        rounds=1,
+    )
+    low, high = tuned(both).rules
+    # 8 KiB and 1 MiB, with a straight line between them, cross at 103 KiB.
+    assert low.rule.max_bytes == high.rule.min_bytes - 1 == pytest.approx(103 * K, rel=0.01)
+    assert f"8 KiB ({len(far) + 1 if far != [4 * G] else 1} size" in low.reason
 
 
 @pytest.mark.parametrize(

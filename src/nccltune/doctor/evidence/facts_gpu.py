@@ -153,31 +153,28 @@ def _driver(evidence: NodeEvidence, facts: Facts, version: str | None, source: s
 
 
 def _peers(evidence: NodeEvidence, facts: Facts) -> None:
-    pairs, source, known = [], "", False
+    p2p, source, known = [], "", False
     for letter, kind in _KINDS.items():
         matrix = evidence.parsed(f"p2p-{letter}", parse_p2p_matrix)
         if matrix is None:
             continue
         known = True
         source = source or matrix[1].place()
-        pairs += [msgspec.structs.replace(pair, kind=kind) for pair in matrix[0].records]
+        p2p += [msgspec.structs.replace(pair, kind=kind) for pair in matrix[0].records]
     for copies, raw in _copies(evidence):
         if copies.refused and not known:
-            known, pairs, source = True, copies.refused, raw.place()
+            known, p2p, source = True, copies.refused, raw.place()
     if known:
-        facts.add(GPU_P2P, pairs, source)
+        facts.add(GPU_P2P, p2p, source)
     topo = evidence.parsed("topo", parse_topo_matrix)
     ends = (
-        ((gpu_number(cell.a), gpu_number(cell.b), cell) for cell in topo[0].cells) if topo else ()
+        (gpu_number(cell.a), gpu_number(cell.b), cell) for cell in (topo[0].cells if topo else ())
     )
-    paths = [
-        GpuPath(a=a, b=b, kind=cell.kind, links=cell.links)
-        for a, b, cell in ends
-        if a is not None and b is not None and a < b
-    ]
-    if topo and paths:
+    pairs = {(a, b): cell for a, b, cell in ends if a is not None and b is not None and a < b}
+    if topo and pairs:
+        paths = [GpuPath(a=a, b=b, kind=x.kind, links=x.links) for (a, b), x in pairs.items()]
         facts.add(GPU_PATHS, paths, topo[1].place())
-    links = {(path.a, path.b): path.links for path in paths}
+    links = {pair: cell.links for pair, cell in pairs.items() if cell.links is not None}
     names = {gpu.index: gpu.name for gpu in facts.value(GPUS) or [] if gpu.name is not None}
     for copies, raw in _copies(evidence):
         place = raw.place(copies.peers_line or None)

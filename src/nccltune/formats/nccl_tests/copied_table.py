@@ -376,7 +376,9 @@ class CopiedTable:
             exact = busbw is not None and timing.exact and busbw.half <= 0.00501
             if timing.rounded and timing.algbw is not None:
                 self.report.flag(FlagKind.NOTE, _COARSE, row.line)
-                time_us, exact = size / (timing.algbw.value * 1e3), True
+                time_us = size / (timing.algbw.value * 1e3)
+                if busbw is not None:
+                    rough.append((busbw, timing.algbw))
             elif self._rate == "algbw" and timing.algbw is not None:
                 time_us = size / (timing.algbw.value * 1e3)
                 if busbw is not None:

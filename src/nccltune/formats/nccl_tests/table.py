@@ -365,6 +365,12 @@ class TableReader:
     ) -> ScaleEvidence:
         run, options = self.run, self._context.options
         command = run.command or CommandFound(None, None, 0)
+        stated = next(filter(any, (self.stated, run.stated)), scale_of_heading(self.found.heading))
+        titled, headed = (command.titled or (None, 0))[0], command.headed
+        if command.each and (stated[0] or titled):
+            headed = command.each * (stated[0] or titled or 1)
+        elif titled and stated[0] not in (None, titled):
+            headed = None  # of the nodes in the heading, not of these
         bounds = None
         if isinstance(found, str) and rows[0][1] != rows[0][2] * DTYPE_BYTES.get(rows[0][3], 0):
             counted = bounds_by_count(rows)
@@ -381,14 +387,12 @@ class TableReader:
             logged=(log.nodes, log.ranks),
             logged_hosts=None if self._logs is None else self._logs.hosts(log.ranks),
             given=(options.nodes, options.ranks),
-            stated=next(
-                filter(any, (self.stated, run.stated)), scale_of_heading(self.found.heading)
-            ),
+            stated=stated,
             commanded=command.ranks,
             commanded_nodes=command.nodes,
             titled=command.titled,
             worded=command.worded,
-            headed=command.headed,
+            headed=headed,
             earlier=command.earlier,
             named=scale_of_name(self._context.name),
             bounds=bounds,

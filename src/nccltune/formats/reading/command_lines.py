@@ -120,7 +120,9 @@ _TORCHRUN_NODES = re.compile(r"\s--?nnodes[ =](\d{1,5})(?![\d:])")
 _PRODUCT = re.compile(rf"\b(\d{{1,4}})[ -]?nodes?\s?[x\u00d7*]\s?(\d{{1,2}}){_EACH}", re.IGNORECASE)
 # `2 nodes with 8 GPUs` are 16, `2 nodes, 16 GPUs` and `16 GPUs on 2 nodes` are not 32.
 _OF_EACH = re.compile(r"\b(?:with|of|having|x)\s\d|[x\u00d7*(/]\s?\d", re.IGNORECASE)
-_EACH_NODE = re.compile(r"\b(?:per|each|every|a) node\b|/\s?node", re.IGNORECASE)
+_EACH_NODE = re.compile(
+    r"\b(?:per|each|every|a) node\b|/\s?node|(?<=[^\W_]) each(?=\W|$)(?! of\b)", re.IGNORECASE
+)
 _MACHINES = (
     re.compile(
         r"\b(?:GB[23]00|GH200|[BH][123]00|H800|H20|A[138]00|A800|V100|P100|L40S?|L4|T4|A[134]0G?"
@@ -183,8 +185,8 @@ class CommandFound(NamedTuple):
     - `arguments`: the words after the program's name. `collective`: what the program measures.
     - `titled`: the number of nodes in a heading, and the line of that. `worded`: the number of
       ranks in a line such as `World Size: 8`.
-    - `headed`: the number of ranks in a heading. `machine`: the GPU or kind of machine in one.
-      `nccl`: the version of NCCL in one.
+    - `headed`: the number of ranks in a heading; `each`: that of each node. `machine`: the GPU or
+      kind of machine in one. `nccl`: the version of NCCL in one.
     - `earlier`: the ranks that the last command started, if an earlier table is between.
     - `elsewhere`: a setting that forces a choice under another heading, and its line.
     - `forced`: a command or a list of settings has the settings that force a choice, not a title.
@@ -210,6 +212,7 @@ class CommandFound(NamedTuple):
     titled: tuple[int, int] | None = None
     worded: int | None = None
     headed: int | None = None
+    each: int | None = None
     machine: str | None = None
     nccl: str | None = None
     earlier: int | None = None
@@ -248,6 +251,7 @@ class CommandLines:
         self._worded: int | None = None
         self._fenced = False
         self._headed: int | None = None
+        self._each: int | None = None
         self._machine: str | None = None
         self._machine_level = 0
         self._version: str | None = None
@@ -270,7 +274,7 @@ class CommandLines:
         level = len(mark[0]) if mark is not None else 0
         if level:
             self._end_section(level)
-            self._headed = None
+            self._headed = self._each = None
             self._titled = None if level <= self._level else self._titled
             self._named = None if level <= self._named_level else self._named
             self._machine = None if level <= self._machine_level else self._machine
@@ -314,12 +318,14 @@ class CommandLines:
         ranks = {int(match["ranks"]) for match in matches}
         nodes = _number_of(found["nodes"]) if found is not None else 1
         after = text[found.end("nodes") :] if found is not None else text
-        if len(ranks) == 1 and not _EACH_NODE.search(text) and _are_all(after, nodes):
-            self._headed = ranks.pop() or None
+        each_node = _EACH_NODE.search(text) is not None
+        if len(ranks) == 1 and not each_node and _are_all(after, nodes):
+            self._headed, self._each = ranks.pop() or None, None
         elif is_title and (product := _PRODUCT.search(text)) is not None:
-            self._headed = int(product[1]) * int(product[2]) or None
-        elif is_title and self._used:
+            self._headed, self._each = int(product[1]) * int(product[2]) or None, int(product[2])
+        elif is_title and (self._used or each_node):
             self._headed = None
+            self._each = ranks.pop() if len(ranks) == 1 and each_node else None
         machines = _MACHINE_WORD.search(text) is not None
         tested = machines and (text.endswith(":") or _TEST.search(text) is not None)
         if found is None and tested and not (self._fenced or _CONTRAST.search(text)):
@@ -463,6 +469,7 @@ class CommandLines:
             title = CommandFound(None, None, self._line, titled=self._titled, machine=self._machine)
             title = title._replace(nccl=self._version)
             title = title._replace(collective=self._named, worded=self._worded, headed=self._headed)
+            title = title._replace(each=self._each)
             title = title._replace(elsewhere=self._elsewhere)
             return title if any(title[3:]) else None
         known = not (stale or self._ambiguous)
@@ -486,6 +493,7 @@ class CommandLines:
             titled=self._titled,
             worded=self._worded,
             headed=self._headed,
+            each=self._each,
             machine=self._machine,
             nccl=self._version,
             earlier=self._ranks if ranks is None and not self._ambiguous else None,

@@ -451,6 +451,31 @@ def test_both_bandwidths_show_the_number_of_ranks_as_far_as_they_are_exact() -> 
     assert "bandwidth_mismatch" not in found.flags
 
 
+def test_times_by_a_rounded_bandwidth_leave_the_ranks_of_the_title_within_rounding() -> None:
+    rows = [["1", "0.31", "27.1", "52.4"], ["64", "1.92", "279.6", "541.8"]]
+    names = ["size (MB)", "time (ms)", "algbw (Gbps)", "busbw (Gbps)"]
+    found = text("all_reduce, 4 nodes x 8 A100 (32 GPUs), HDR\n" + markdown(names, rows))
+    assert {(item.nodes, item.ranks) for item in found.samples} == {(4, 32)}
+
+
+@pytest.mark.parametrize(
+    ("title", "ranks"),
+    [
+        ("## 2 nodes, 8x A100 each", (8, 16)),
+        ("We run on 2 nodes, 8x A100 each. Results all_reduce_perf:", (8, 16)),
+        ("## 8 GPUs per node", (8, 16)),
+        ("## 2 nodes x 4 GPUs", (4, 8)),
+        ("## 2 nodes, 16 GPUs", (None, 16)),
+    ],
+)
+def test_a_column_of_a_number_of_nodes_has_the_ranks_of_those(
+    title: str, ranks: tuple[int | None, int]
+) -> None:
+    names = ["size", "1 node time (us)", "2 nodes time (us)"]
+    found = text(f"{title}\n# all_reduce\n" + markdown(names, [["1048576", "100", "120"]]))
+    assert tuple(item.ranks for item in found.samples) == ranks
+
+
 def test_the_only_time_beside_other_bandwidths_is_that_of_its_heading() -> None:
     names = ["size", "LL time (us)", "LL busbw", "Simple busbw"]
     found = text(
