@@ -84,6 +84,28 @@ def test_a_posted_table_is_explained_by_the_rules_found_in_it(tmp_path: Path, cl
     assert re.search(r"1.00 KiB - 4.00 MiB +tree/ll", out)
 
 
+def test_a_table_without_rules_is_answered_with_its_real_reason(tmp_path: Path, cli: Cli) -> None:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    half, measured, few = (folder / f"{name}.txt" for name in ("half", "measured", "few"))
+    half.write_text(
+        "All-reduce, 8 GPUs (us)\n\n|size|Ring/LL|NVLS|\n|-|-|-|\n|8K|13|18|\n|1M|80|38|\n"
+    )
+    assert "of an unknown number of nodes" in cli("explain", half, code=2).err
+    measured.write_text("collective,bytes,latency_us\nallreduce,8,9.1,1,2,3,4\n")
+    assert f"nccltune tune {measured} -o" in cli("lint", measured, code=1).out
+    few.write_text(
+        "2 nodes x 8 H100, all_reduce, 16 ranks, time in us\n"
+        "size   default   Ring LL   Ring Simple\n"
+        "8K     20        13        23\n1M     90        80        48\n"
+        "64M    900       2100      470\n"
+    )
+    tuned = cli("tune", few)
+    assert "so few sizes and rounds cannot show it" in tuned.out
+    assert "%" not in tuned.out
+    assert "next: measure more rounds" in tuned.err
+
+
 def test_tune_labels_the_interval_the_gains_of_single_sizes_and_the_sms(shown: Shown) -> None:
     lines = shown(lambda: rule_screen.show_tuning(tuning()), 120)
     rules = [line for line in lines if "x  95 % CI" in line]
