@@ -23,7 +23,7 @@ from nccltune.doctor.facts.results import FAILURES, TESTS
 from nccltune.doctor.facts.settings import SETTINGS
 from nccltune.doctor.result import RuleVerdict
 from nccltune.doctor.rulebase import rule_base
-from nccltune.doctor.summary import deciding_words, verdict_words
+from nccltune.doctor.summary import verdict_words
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.node import folder_facts, put
 
@@ -547,91 +547,6 @@ def test_what_people_post_of_a_sound_node_is_no_cause(text: str, rule: str, tmp_
     assert len(facts) > 0
     judged = examine({"n1": facts}, rule_base(), "x")
     assert rule not in {one.rule for one in judged.of(RuleVerdict.FINDING)}
-
-
-CSV = "index, pcie.link.gen.current, pcie.link.gen.max, pcie.link.width.current, "
-PORTS = """\
-CA 'mlx5_0'
-\tPort 1:
-\t\tState: Active
-\t\tPhysical state: LinkUp
-\t\tRate: 100
-\t\tSM lid: 1
-\t\tLink layer: InfiniBand
-CA 'mlx5_1'
-\tPort 1:
-\t\tState: Initializing
-\t\tPhysical state: LinkUp
-\t\tRate: 200
-\t\tLink layer: InfiniBand
-"""
-SLICES = "GPU 0: NVIDIA A100 (UUID: GPU-a)\n  MIG 3g.40gb     Device  0: (UUID: MIG-b)\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "rule", "evidence"),
-    [
-        (
-            f"{CSV}pcie.link.width.max\n0, 5, 5, 8, 16\n",
-            "gpu-link-degraded",
-            "GPU 0: x8 generation 5 of x16 generation 5",
-        ),
-        (
-            "index, clocks.sm, clocks_throttle_reasons.active\n1, 800 MHz, 0x0000000000000040\n",
-            "gpu-slowed",
-            "GPU 1: hw_thermal_slowdown (temperature unknown, 800 MHz)",
-        ),
-        (PORTS, "no-subnet-manager", "mlx5_1 port 1: INIT, LinkUp"),
-        (PORTS, "port-down", "mlx5_0 port 1: ACTIVE, LinkUp, 100 Gb/s"),
-        (SLICES, "gpu-mig", "GPU 0: MIG is on"),
-    ],
-)
-def test_evidence_says_what_was_read(text: str, rule: str, evidence: str, tmp_path: Path) -> None:
-    put(tmp_path, "n1/paste.txt", text)
-    (facts,) = folder_facts(tmp_path)
-    found = {one.rule: one for one in examine({"n1": facts}, rule_base(), "x").rules}[rule]
-    assert [one.text for one in found.evidence] == [evidence]
-
-
-def test_evidence_of_a_failure_has_the_file_of_its_line(tmp_path: Path) -> None:
-    put(tmp_path, "n1/a.log", "ibv_create_cq(cqe=64) failed: Cannot allocate memory\n")
-    put(tmp_path, "n1/b.log", "Error: rank 27 and rank 19 both on CUDA device 53000\n")
-    (facts,) = folder_facts(tmp_path)
-    found = {one.rule: one for one in examine({"n1": facts}, rule_base(), "x").rules}
-    for rule, file in (("rdma-memory", "a.log:1"), ("gpu-ordinal", "b.log:1")):
-        (evidence,) = found[rule].evidence
-        assert f"{file})" in evidence.text
-        assert evidence.read == ()
-
-
-BOOTSTRAP = "n:1:2 [0] NCCL INFO Bootstrap : Using docker0:172.17.0.1<0>"
-SOCKETS = "n:1:2 [0] NCCL INFO NET/Socket : Using [0]docker0:172.17.0.1<0>"
-UNREGISTERED = "n:1:2 [0] x.cc:9 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Bad address"
-NO_ANSWER = (
-    "n:1:2 [3] x.cc:9 NCCL WARN NET/IB : Got completion from peer 192.0.2.1<9> with status=12"
-)
-COMMANDS = [
-    (f"{BOOTSTRAP}\n{SOCKETS} [1]bond0:10.1.0.1<0>\nn:1:2 [0] NCCL INFO Using network Socket", 31,
-     "export NCCL_SOCKET_IFNAME=bond0"),
-    (f"{BOOTSTRAP}\n{SOCKETS}", 31, "export NCCL_SOCKET_IFNAME=<INTERFACE>"),
-    (f"{NO_ANSWER} opcode=0 len=0 vendor err 129 (Recv) hca mlx5_3", 35,
-     "ib_write_bw -d mlx5_3 <PEER>"),
-    (f"{NO_ANSWER} opcode=0 len=0 vendor err 129", 35, "ib_write_bw -d <NIC> <PEER>"),
-    (UNREGISTERED, "rdma-gpu-memory", "NCCL_NET_GDR_LEVEL=LOC ...; sudo modprobe nvidia-peermem"),
-    (f"n:1:2 [0] NCCL INFO RCCL version : 2.20.5\n{UNREGISTERED}", "rdma-gpu-memory",
-     "NCCL_NET_GDR_LEVEL=LOC ..."),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "rule", "commands"), COMMANDS)
-def test_commands_name_what_the_log_shows(text, rule, commands, tmp_path: Path) -> None:
-    put(tmp_path, "n1/run.log", f"{text}\n")
-    (facts,) = folder_facts(tmp_path)
-    judged = examine({"n1": facts}, rule_base(), "x")
-    (found,) = [one for one in judged.of(RuleVerdict.FINDING) if rule in (one.rule, one.number)]
-    assert "; ".join(found.commands) == commands
-    assert ("RCCL 2.20.5" in judged.nodes[0].title) is ("RCCL" in text)
-    assert ("nvidia" in deciding_words(judged)) is not ("RCCL" in text)
 
 
 def test_rows_below_a_command_end_with_them(tmp_path: Path) -> None:
