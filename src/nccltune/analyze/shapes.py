@@ -132,17 +132,18 @@ def _plateaus(points: Sequence[CurvePoint], margin: float) -> Iterator[Shape]:
         )
         if wide and reliable and stuck and rises:
             level = rate(last.busbw_gb_per_s)
+            smaller, larger = format_bytes(first.bytes), format_bytes(last.bytes)
             if _ratio(first, last) > _STILL:
-                still = f"hardly grows from {rate(first.busbw_gb_per_s)} to {level}, from "
+                still = (
+                    f"hardly grows: {rate(first.busbw_gb_per_s)} at {smaller}, {level} at {larger}"
+                )
             else:
-                still = f"stands still at about {level} from "
+                still = f"stands still at about {level} from {smaller} to {larger}"
             yield Shape(
                 FindingKind.PLATEAU,
                 first.bytes,
                 last.bytes,
-                f"bus bandwidth {still}"
-                f"{format_bytes(first.bytes)} to {format_bytes(last.bytes)}, "
-                f"{percent(last.busbw_gb_per_s / top)} of the peak",
+                f"bus bandwidth {still}, {percent(last.busbw_gb_per_s / top)} of the peak",
                 {"level_gb_per_s": last.busbw_gb_per_s, "peak_gb_per_s": top},
             )
         start = max(end, start + 1)

@@ -111,7 +111,7 @@ def test_a_plateau_that_grows_a_little_names_both_ends() -> None:
     (plateau,) = of_kind(
         analyze_samples(PLATFORM, measure(SIZES, creeping, noise=0.0)), FindingKind.PLATEAU
     )
-    assert "hardly grows from 90 GB/s to 94.7 GB/s, from 4 MiB to 16 MiB" in plateau.sentence
+    assert "hardly grows: 90 GB/s at 4 MiB, 94.7 GB/s at 16 MiB" in plateau.sentence
 
 
 def test_a_saturated_end_is_no_plateau() -> None:
