@@ -352,6 +352,8 @@ constexpr int kOutageS = 300;
 
 class ConnectionFailureTest : public testing::Test {
  protected:
+  ConnectionFailureTest() { TakeLines(); }
+
   using Texts = std::vector<std::string>;
   static Texts Lines() { return TakeLines(); }
 
