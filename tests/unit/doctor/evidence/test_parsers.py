@@ -267,6 +267,8 @@ L40S, H100 = "NVIDIA L40S", "NVIDIA H100 80GB HBM3"
         (PEER.format("41.2", "40.9"), H100, "GPU to GPU", "PCIe 5.0 x16", False),
         (PEER.format("41.2", "40.9"), "NVIDIA H100 PCIe", "GPU to GPU", "PCIe 5.0 x16", True),
         (PEER.format("1.2", "1.4"), L40S, "GPU to GPU", "less than", False),
+        (H2D.format("12.9", "12.9"), "RTX 4070 Laptop GPU", "host to GPU", "PCIe 3.0 x16", None),
+        (H2D.format("106", "106"), "NVIDIA B300", "host to GPU", "more than PCIe 5.0", None),
         (
             "Device=0 CANNOT Access Peer Device=1\n" + PEER.format("11", "11"),
             L40S,
@@ -283,6 +285,14 @@ def test_copies_beside_the_link_of_the_model(
     assert what in (found.what or "")
     assert like in (found.like or "")
     assert found.normal is normal
+
+
+def test_pairs_without_p2p_are_told_apart_from_the_others() -> None:
+    text = "Device=0 CANNOT Access Peer Device=2\n" + matrix(3, {(0, 2): 9.8}, 52.1)
+    one, other = copy_ranges(parse_copies(text), dict.fromkeys(range(3), "NVIDIA RTX A6000"), {})
+    assert (one.what, one.lowest_gb_per_s, one.like) == ("GPU to GPU", 52.1, "as NVLink gives")
+    assert (other.what, other.highest_gb_per_s) == ("GPU to GPU without P2P", 9.8)
+    assert other.like == "through host memory"
 
 
 def matrix(count: int, rates: dict[tuple[int, int], float], other: float) -> str:
@@ -328,7 +338,7 @@ CUBE = dict.fromkeys(((0, 5), (0, 6), (0, 7), (1, 4), (1, 6), (1, 7)), 9.0)
 def test_pairs_far_below_the_others_or_their_nvlinks(
     text: str, links: dict[tuple[int, int], int], slow: list[str] | None
 ) -> None:
-    (found,) = copy_ranges(parse_copies(text), {}, links)
+    found, *_ = copy_ranges(parse_copies(text), {}, links)
     assert (found.slow, found.normal) == (slow, None if slow is None else False)
 
 

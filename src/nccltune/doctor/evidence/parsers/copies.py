@@ -179,7 +179,7 @@ _LIKE = (
 )
 # Cards with 16 lanes by the PCIe generation of their model, and what their copies reach at least.
 _MODELS = (
-    (5, re.compile(r"\bH(?:[128]00|20)\b|\bB[23]00\b|RTX 50[789]0|RTX PRO [456]000"), 40.0),
+    (5, re.compile(r"\bH(?:[128]00|20)\b|\bB200\b|RTX 50[789]0|RTX PRO [456]000"), 40.0),
     (
         4,
         re.compile(
@@ -190,6 +190,7 @@ _MODELS = (
     ),
     (3, re.compile(r"\b[VP]100\b|\bT4\b|\bP40\b|RTX 20[78]0|GTX 10[78]0|TITAN|Quadro RTX"), 9.0),
 )
+_FEWER_LANES = re.compile(r"\b(?:Laptop|Mobile|Max-Q|SFF)\b")
 _NVLINK = re.compile(r"\bA[18]00-SXM|\bH(?:[128]00|20)\b(?!.*(?:PCIe|NVL))|\bB[23]00\b")
 _SHOWN = {
     "h2d": "host to GPU",
@@ -212,12 +213,18 @@ def copy_ranges(
     for kind, rates in copies.rates.items():
         if kind in _SHOWN and rates:
             yield _range(_SHOWN[kind], list(rates.values()), model, kind)
-    found = [one.gb_per_s for one in copies.peers if one.gb_per_s is not None]
-    if found:
-        what = "GPU to GPU without P2P" if copies.refused else "GPU to GPU"
-        what += ", each way of both at once" if copies.both_ways else ""
-        one = _range(what, found, model, "refused" if copies.refused else "peer")
-        if not copies.refused and (slow := list(_slow(copies.peers, links))):
+    refused = {frozenset((one.a, one.b)) for one in copies.refused}
+    for kind, what in (("peer", "GPU to GPU"), ("refused", "GPU to GPU without P2P")):
+        peers = [
+            one
+            for one in copies.peers
+            if (frozenset((one.a, one.b)) in refused) is (kind == "refused")
+        ]
+        if not peers:
+            continue
+        both = ", each way of both at once" if copies.both_ways else ""
+        one = _range(what + both, [peer.gb_per_s or 0.0 for peer in peers], model, kind)
+        if kind == "peer" and (slow := list(_slow(peers, links))):
             one.slow, one.normal = slow, False
         yield one
 
@@ -240,8 +247,10 @@ def _slow(peers: list[GpuCopy], links: Mapping[tuple[int, int], int]) -> Iterato
 
 def _range(what: str, rates: list[float], model: str, kind: str) -> CopyRange:
     low, high = round(min(rates), 2), round(max(rates), 2)
-    like = next((words for most, words in _LIKE if high < most), "as NVLink gives")
-    generation, least = next(((gen, low) for gen, rx, low in _MODELS if rx.search(model)), (0, 0.0))
+    beyond = "as NVLink gives" if kind == "peer" else "more than PCIe 5.0 x16 gives"
+    like = next((words for most, words in _LIKE if high < most), beyond)
+    known = () if _FEWER_LANES.search(model) else _MODELS
+    generation, least = next(((gen, low) for gen, rx, low in known if rx.search(model)), (0, 0.0))
     expected = f"PCIe {generation}.0 x16" if generation else None
     normal = None
     if kind in ("h2d", "d2h") and generation:
