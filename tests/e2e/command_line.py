@@ -113,6 +113,6 @@ def alive(pid: int) -> bool:
     """Whether a process is there and has not ended."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return status.rpartition(")")[2].split()[0] != "Z"
