@@ -22,7 +22,7 @@ from pathlib import Path
 from common import exit_on_term, run_ranks, told
 from net_loopback import NODES
 from sendrecv_candidates import Candidate
-from sendrecv_pipeline import Runs, run_rounds, shown
+from sendrecv_pipeline import Runs, round_options, run_rounds, shown
 
 PROGRAM = Path(__file__).with_name("clients_rank.py")
 MODEL = {
@@ -106,13 +106,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--job", choices=["ddp", "fsdp", "megatron"], required=True)
     parser.add_argument("--candidate", action="append", default=[], metavar="NAME:VARIABLE=VALUE")
-    parser.add_argument("--gpus", type=int, default=4)
     parser.add_argument("--nodes", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=5)
-    for name, value in MODEL.items():
-        parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--json", type=Path)
+    round_options(parser, MODEL)
     args = parser.parse_args()
     exit_on_term()
 

@@ -5,16 +5,13 @@ RANK and the like as torchrun sets them. Writes to one JSON file what it measure
 """
 
 import argparse
-import json
-import os
 import time
 from collections.abc import Callable, Iterable
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import torch
-from sendrecv_pipeline_rank import kind_of, wait
+from sendrecv_pipeline_rank import kind_of, run_rank, wait
 from torch import distributed, nn
 
 HIDDEN_OF_HEAD = 128
@@ -185,21 +182,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--job", choices=["ddp", "fsdp", "megatron"], required=True)
     names = ("hidden", "layers", "length", "microbatch", "microbatches", "pipeline")
-    for name in (*names, "steps", "warm-up"):
-        parser.add_argument(f"--{name}", type=int, required=True)
-    parser.add_argument("--device", choices=["cuda", "cpu"], required=True)
-    parser.add_argument("--report", type=Path, required=True)
-    args = parser.parse_args()
-
-    if args.device == "cuda":
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(device)
-        distributed.init_process_group("nccl", device_id=device)
-    else:
-        device = torch.device("cpu")
-        distributed.init_process_group("gloo")
-    args.report.write_text(json.dumps(train(args, device)))
-    distributed.destroy_process_group()
+    run_rank(parser, names, train)
 
 
 if __name__ == "__main__":

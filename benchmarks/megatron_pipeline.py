@@ -22,7 +22,7 @@ from pathlib import Path
 import shared_gpu
 from common import MESSAGES, MIB, exit_on_term, run_ranks, told
 from sendrecv_candidates import candidate_options, environment
-from sendrecv_pipeline import Runs, run_rounds, status_of, table
+from sendrecv_pipeline import Runs, round_options, run_rounds, status_of, table
 
 PROGRAM = Path(__file__).with_name("megatron_pipeline_rank.py")
 MODEL = {
@@ -74,13 +74,8 @@ def call(args: argparse.Namespace, runs: Runs) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     candidate_options(parser)
-    parser.add_argument("--gpus", type=int, default=4)
     shared_gpu.add_options(parser)
-    parser.add_argument("--rounds", type=int, default=5)
-    for name, value in MODEL.items():
-        parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--json", type=Path)
+    round_options(parser, MODEL)
     args = parser.parse_args()
     args.ranks = args.gpus * args.ranks_per_gpu
     stages, left = divmod(args.ranks, args.tensor)

@@ -90,6 +90,16 @@ def work(runs: Runs) -> str:
     return ", ".join(f"{name} {mean:.1f} ms" for name, mean in zip(names, means, strict=True))
 
 
+def round_options(parser: argparse.ArgumentParser, model: dict[str, int]) -> None:
+    """Add the options of a training in rounds; `model` are its numbers with their defaults."""
+    parser.add_argument("--gpus", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=5)
+    for name, value in model.items():
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--json", type=Path)
+
+
 def run_rounds(
     args: argparse.Namespace,
     model: dict[str, int],
@@ -127,12 +137,7 @@ def status_of(all_runs: list[Runs]) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     candidate_options(parser)
-    parser.add_argument("--gpus", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=5)
-    for name, value in MODEL.items():
-        parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--json", type=Path)
+    round_options(parser, MODEL)
     args = parser.parse_args()
     exit_on_term()
 

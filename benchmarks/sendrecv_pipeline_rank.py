@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,16 +126,17 @@ def wait(device: Any) -> None:
         torch.cuda.synchronize()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = ("hidden", "heads", "layers", "length", "microbatch", "microbatches", "virtual")
+def run_rank(
+    parser: argparse.ArgumentParser,
+    names: Sequence[str],
+    train: Callable[[argparse.Namespace, Any], dict[str, Any]],
+) -> None:
+    """Read the options of a rank, numbers by `names` among them, and write what `train` reports."""
     for name in (*names, "steps", "warm-up"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--device", choices=["cuda", "cpu"], required=True)
     parser.add_argument("--report", type=Path, required=True)
     args = parser.parse_args()
-
-    torch.use_deterministic_algorithms(True)
     if args.device == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
@@ -145,6 +146,13 @@ def main() -> None:
         distributed.init_process_group("gloo")
     args.report.write_text(json.dumps(train(args, device)))
     distributed.destroy_process_group()
+
+
+def main() -> None:
+    torch.use_deterministic_algorithms(True)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    names = ("hidden", "heads", "layers", "length", "microbatch", "microbatches", "virtual")
+    run_rank(parser, names, train)
 
 
 if __name__ == "__main__":

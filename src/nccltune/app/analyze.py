@@ -108,8 +108,7 @@ def analyze_path(
                 with saving(unsaved):
                     opened.study.write_json(opened.study.findings_path, analyzed.analysis)
             beside = None if given.imported is None else Path(study.name)
-            is_amd = path.is_file() and _AMD.search(path.read_bytes()[: 1 << 16])
-            measure = "" if is_amd else sweep_again(opened.study, opened.samples, beside)
+            measure = "" if _is_amd(path) else sweep_again(opened.study, opened.samples, beside)
             of = _runs_of(opened.study) if len(given.studies) > 1 else ""
             parts.append(analyzed._replace(unsaved=unsaved, measure=measure, of=of))
         compared = None
@@ -176,6 +175,14 @@ def analyze_study(opened: OpenStudy, *, assumed_noise: float = ASSUMED_NOISE) ->
     conditions = _with_model(opened, analysis.conditions)
     found = msgspec.structs.replace(analysis, basis=_basis(opened.study), conditions=conditions)
     return Analyzed(found, warnings)
+
+
+def _is_amd(path: Path) -> bool:
+    """Return whether the first 64 KiB of a file name RCCL or a GPU of AMD."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return _AMD.search(file.read(1 << 16)) is not None
 
 
 def _platform_of(study: Study) -> Platform:

@@ -8,7 +8,8 @@ catalogue.py  list of the files, tools and variables that are read on a node
 gather.py     read the running node
 folder.py     read folders that were collected on other nodes
 layout.py     find the node that each file of a folder belongs to
-kinds.py      recognise the kind of a file by its name and content
+kinds.py      recognise the kind of a file by its content, else by its name
+item_names.py names of items, and the item that the name of a file identifies
 raw.py        raw text by item, and the cached results of its parsers
 files.py      read files of the running node, with a size limit
 tools.py      run tools of the running node, with a time limit

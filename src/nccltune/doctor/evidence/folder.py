@@ -13,7 +13,8 @@ from pathlib import Path, PurePath
 
 from nccltune.doctor.evidence.catalogue import TEXTS
 from nccltune.doctor.evidence.files import Unread, read_file
-from nccltune.doctor.evidence.kinds import INDEX, kinds_of, plain_bytes
+from nccltune.doctor.evidence.item_names import INDEX
+from nccltune.doctor.evidence.kinds import kinds_of, plain_bytes
 from nccltune.doctor.evidence.layout import NodeFiles, nodes_in
 from nccltune.doctor.evidence.parsers.failures import mentions_failure
 from nccltune.doctor.evidence.parsers.text import decode

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from nccltune.doctor.evidence.kinds import named_part
+from nccltune.doctor.evidence.item_names import named_part
 
 _DEEPEST = 4
 _FEW_READINGS = 3

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import nccltune
 from nccltune.doctor.evidence.gather import gather
-from nccltune.doctor.evidence.kinds import INDEX
+from nccltune.doctor.evidence.item_names import INDEX
 from nccltune.doctor.evidence.raw import NodeEvidence
 from nccltune.model.errors import InputError
 

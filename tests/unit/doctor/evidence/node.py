@@ -182,3 +182,10 @@ def run_made(commands: list[ToolCommand]) -> Mapping[str, Output]:
         problem = None if text is not None else f"{command.words[0]}: is not installed"
         found[command.name] = Output((text or "").encode(), problem, 0.0)
     return found
+
+
+def pasted_facts(folder: Path, name: str, text: str) -> Facts:
+    """Return the facts of one file of a node."""
+    put(folder, f"n1/{name}", text)
+    (facts,) = folder_facts(folder)
+    return facts

@@ -14,7 +14,7 @@ from nccltune.doctor.facts.network import (
     LinkErrors,
     NicCounter,
 )
-from tests.unit.doctor.evidence.test_pasted import counters
+from tests.unit.doctor.evidence.node import pasted_facts
 
 STATISTICS = "NIC statistics:\n     rx_packets: 210\n     rx_out_of_buffer: {}\n"
 ERRORS = """\
@@ -36,17 +36,17 @@ def once(facts: Facts) -> list[tuple[str | None, str | None, int | None]]:
 
 
 def test_counters_of_one_reading(tmp_path: Path) -> None:
-    one = counters(tmp_path / "a", "ethtool-eth0.txt", STATISTICS.format(51))
+    one = pasted_facts(tmp_path / "a", "ethtool-eth0.txt", STATISTICS.format(51))
     assert once(one) == [("an interface", "rx_out_of_buffer", 51)]
     # Two outputs without names may be of two interfaces.
-    two = counters(tmp_path / "b", "nic.txt", STATISTICS.format(51) + STATISTICS.format(77))
+    two = pasted_facts(tmp_path / "b", "nic.txt", STATISTICS.format(51) + STATISTICS.format(77))
     assert once(two) == [("an interface", "rx_out_of_buffer", 51)]
-    grep = counters(tmp_path / "c", "x.txt", "     rx_discards_phy: 9\n     tx_pause: 0\n")
+    grep = pasted_facts(tmp_path / "c", "x.txt", "     rx_discards_phy: 9\n     tx_pause: 0\n")
     assert once(grep) == [("an interface", "rx_discards_phy", 9)]
-    links = counters(tmp_path / "d", "nvlink.txt", ERRORS.format(7))
+    links = pasted_facts(tmp_path / "d", "nvlink.txt", ERRORS.format(7))
     assert once(links) == [("GPU 3", "link 0: CRC Errors", 7)]
     tree = "/sys/class/infiniband/mlx5_0/ports/1/hw_counters/local_ack_timeout_err:2705\n"
-    assert once(counters(tmp_path / "e", "hw.txt", tree)) == [
+    assert once(pasted_facts(tmp_path / "e", "hw.txt", tree)) == [
         ("mlx5_0 port 1", "local_ack_timeout_err", 2705)
     ]
 
@@ -67,7 +67,7 @@ SHOWN = [
 @pytest.mark.parametrize("text", SHOWN)
 @pytest.mark.parametrize("before", ["", "$ ethtool -S eth2\n     rx_discards_phy: 3\n"])
 def test_counters_as_a_terminal_shows_them(text: str, before: str, tmp_path: Path) -> None:
-    found = counters(tmp_path, "pasted.txt", before + text)
+    found = pasted_facts(tmp_path, "pasted.txt", before + text)
     nic = [("eth2", "rx_discards_phy", 3)] if before else []
     rdma = [("local_ack_timeout_err", 2705), ("out_of_sequence", 8)]
     assert once(found) == [*(("mlx5_0 port 1", *one) for one in rdma), *nic]
@@ -75,24 +75,24 @@ def test_counters_as_a_terminal_shows_them(text: str, before: str, tmp_path: Pat
 
 def test_one_name_in_both_folders_is_one_reading(tmp_path: Path) -> None:
     other = AT.replace("hw_counters", "counters")
-    found = counters(tmp_path, "x.txt", f"{other}/x_err:1\n{AT}/x_err:9\n")
+    found = pasted_facts(tmp_path, "x.txt", f"{other}/x_err:1\n{AT}/x_err:9\n")
     assert [one.earlier for one in found.value(HCA_COUNTERS) or []] == [None]
-    twice = counters(tmp_path, "x.txt", f"{AT}/x_err:1\n" * 2 + f"{AT}/y_err:9\n")
+    twice = pasted_facts(tmp_path, "x.txt", f"{AT}/x_err:1\n" * 2 + f"{AT}/y_err:9\n")
     assert [one.earlier for one in twice.value(HCA_COUNTERS) or []] == [1, None]
 
 
 def test_counters_of_two_readings_in_one_file(tmp_path: Path) -> None:
     prompt = "root@n1:~# ethtool -S eth2\n"
     text = prompt + STATISTICS.format(51) + "$ sleep 9\n" + prompt + STATISTICS.format(77)
-    nic = counters(tmp_path / "a", "terminal.txt", text)
+    nic = pasted_facts(tmp_path / "a", "terminal.txt", text)
     assert nic.value(NIC_COUNTERS) == [
         NicCounter(nic="eth2", counter="rx_out_of_buffer", value=77, earlier=51)
     ]
     assert once(nic) == []
-    links = counters(tmp_path / "b", "x.txt", ERRORS.format(7) + ERRORS.format(9))
+    links = pasted_facts(tmp_path / "b", "x.txt", ERRORS.format(7) + ERRORS.format(9))
     assert links.value(GPU_LINK_ERRORS) == [
         LinkErrors(gpu="GPU 3", counter="link 0: CRC Errors", value=9, earlier=7)
     ]
     query = PERFQUERY.format(3) + PERFQUERY.format(5)
-    (symbol,) = counters(tmp_path / "c", "perfquery.txt", query).value(HCA_COUNTERS) or []
+    (symbol,) = pasted_facts(tmp_path / "c", "perfquery.txt", query).value(HCA_COUNTERS) or []
     assert (symbol.hca, symbol.port, symbol.earlier, symbol.value) == ("LID 987", 1, 3, 5)

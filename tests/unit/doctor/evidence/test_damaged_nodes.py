@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nccltune.doctor.evidence.collect import facts_of
 from nccltune.doctor.evidence.gather import gather
-from nccltune.doctor.evidence.kinds import INDEX, KNOWN
+from nccltune.doctor.evidence.item_names import INDEX, KNOWN
 from nccltune.doctor.evidence.raw import NodeEvidence, Raw
 from nccltune.doctor.facts import Facts, catalogue
 from tests.unit.doctor.evidence import texts

@@ -10,7 +10,7 @@ import pytest
 from nccltune.doctor.evidence.collect import facts_of
 from nccltune.doctor.evidence.files import Unread, read_file
 from nccltune.doctor.evidence.folder import read_folder
-from nccltune.doctor.evidence.kinds import ALIASES, KNOWN
+from nccltune.doctor.evidence.item_names import ALIASES, KNOWN
 from nccltune.doctor.evidence.parsers.lspci import parse_lspci
 from nccltune.doctor.evidence.raw import Cache
 from nccltune.doctor.facts import Facts

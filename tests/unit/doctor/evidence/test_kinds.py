@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from nccltune.doctor.evidence.collect import collect
-from nccltune.doctor.evidence.kinds import kinds_of, named_part, plain_bytes
+from nccltune.doctor.evidence.item_names import named_part
+from nccltune.doctor.evidence.kinds import kinds_of, plain_bytes
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.node import folder_facts, make_node, put, run_made
 from tests.unit.doctor.evidence.test_files_of_people import GRAPH, TEST, TOPOLOGY

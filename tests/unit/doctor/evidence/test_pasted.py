@@ -12,7 +12,6 @@ from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
 from nccltune.doctor.evidence.parsers.pasted import parse_pci_lines
 from nccltune.doctor.evidence.parsers.rdma_ports import parse_rdma_ports
 from nccltune.doctor.examine import examine
-from nccltune.doctor.facts import Facts
 from nccltune.doctor.facts.gpu import GPU_P2P_TEST, GPUS, PeerTest
 from nccltune.doctor.facts.network import (
     NICS,
@@ -25,7 +24,7 @@ from nccltune.doctor.result import RuleVerdict
 from nccltune.doctor.rulebase import rule_base
 from nccltune.doctor.summary import verdict_words
 from tests.unit.doctor.evidence import texts
-from tests.unit.doctor.evidence.node import folder_facts, put
+from tests.unit.doctor.evidence.node import folder_facts, pasted_facts, put
 
 ACS = "\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir{0} CmpltRedir{0} UpstreamFwd{0}\n"
 P2P = """\
@@ -185,14 +184,8 @@ def test_faults_of_an_iommu() -> None:
     assert failure_kinds(lines) == ["iommu", "iommu", None, None]
 
 
-def counters(folder: Path, name: str, text: str) -> Facts:
-    put(folder, f"n1/{name}", text)
-    (facts,) = folder_facts(folder)
-    return facts
-
-
 def test_the_status_of_nvlinks_names_gpus(tmp_path: Path) -> None:
-    facts = counters(tmp_path, "links.txt", texts.NVLINK)
+    facts = pasted_facts(tmp_path, "links.txt", texts.NVLINK)
     assert [(one.index, one.name, one.nvlinks_active) for one in facts.value(GPUS) or []] == [
         (0, "NVIDIA H100 80GB HBM3", 2),
         (1, "NVIDIA H100 80GB HBM3", 1),
@@ -200,7 +193,7 @@ def test_the_status_of_nvlinks_names_gpus(tmp_path: Path) -> None:
 
 
 def test_the_tree_of_lspci_says_what_has_more(tmp_path: Path) -> None:
-    facts = counters(tmp_path, "lspci-tv.txt", "-+-[0000:e0]-+-00.0  AMD Root Complex\n")
+    facts = pasted_facts(tmp_path, "lspci-tv.txt", "-+-[0000:e0]-+-00.0  AMD Root Complex\n")
     assert [one.why for one in facts.unused] == [
         "has neither link speeds nor ACS: give the output of sudo lspci -vvv"
     ]
@@ -208,19 +201,19 @@ def test_the_tree_of_lspci_says_what_has_more(tmp_path: Path) -> None:
 
 def test_outputs_in_a_reply(tmp_path: Path) -> None:
     quoted = "".join(f"> {line}\n" for line in P2P.splitlines())
-    facts = counters(tmp_path / "a", "reply.txt", quoted)
+    facts = pasted_facts(tmp_path / "a", "reply.txt", quoted)
     assert len(facts.value(GPU_P2P_TEST) or []) == 2
     for name, text in (("mixed", f"{quoted}Thanks!\n"), ("diff", f"+{P2P}".replace("\n", "\n+"))):
-        part = counters(tmp_path / name, "pasted.txt", text)
+        part = pasted_facts(tmp_path / name, "pasted.txt", text)
         assert len(part.value(GPU_P2P_TEST) or []) == 2
     environment = "    NCCL_DEBUG=WARN\n    NCCL_IB_HCA=mlx5_0\n"
-    found = counters(tmp_path / "c", "paste.txt", environment).value(SETTINGS) or []
+    found = pasted_facts(tmp_path / "c", "paste.txt", environment).value(SETTINGS) or []
     assert [(one.name, one.value) for one in found] == [
         ("NCCL_DEBUG", "WARN"),
         ("NCCL_IB_HCA", "mlx5_0"),
     ]
     compose = "services:\n  a:\n    environment:\n      - NCCL_IB_HCAA=mlx5_0\n"
-    (misspelt,) = counters(tmp_path / "d", "paste.txt", compose).value(SETTINGS) or []
+    (misspelt,) = pasted_facts(tmp_path / "d", "paste.txt", compose).value(SETTINGS) or []
     assert misspelt.meant == "NCCL_IB_HCA"
 
 
@@ -302,67 +295,6 @@ def test_tools_in_prose_and_in_logs(text: str, items: tuple[str, ...], tmp_path:
     assert set(known.values()) & set(facts) == {known[item] for item in items}
 
 
-DCGM = """\
-+----------------------+
-|  NvLink Link Status  |
-+----------------------+
-GPUs:
-    gpuId 0:
-        U U U D _ _
-    gpuId 1:
-        D D D D _ _
-Key: Up=U, Down=D, Disabled=X, Not Supported=_
-"""
-
-
-def test_links_of_dcgm(tmp_path: Path) -> None:
-    gpus = counters(tmp_path, "a.txt", DCGM).value(GPUS) or []
-    assert [(one.index, one.nvlinks_active, one.nvlinks) for one in gpus] == [(0, 3, 4), (1, 0, 4)]
-
-
-INACTIVE = """\
-GPU 2: NVIDIA B200 (UUID: GPU-x)
-NVML: Unable to retrieve NVLink information as all links are inActive
-"""
-
-
-def test_links_that_are_all_inactive(tmp_path: Path) -> None:
-    alone = counters(tmp_path / "a", "a.txt", INACTIVE).value(GPUS) or []
-    assert [(one.nvlinks_active, one.nvlinks) for one in alone] == [(0, 1)]
-    beside = counters(tmp_path / "b", "a.txt", texts.NVLINK + INACTIVE).value(GPUS) or []
-    assert [(one.nvlinks_active, one.nvlinks) for one in beside] == [(2, 2), (1, 2), (0, 2)]
-
-
-DIAG = """\
-Successfully ran diagnostic for group.
-+---------------------------+------------------------------------------------+
-| Diagnostic                | Result                                         |
-+===========================+================================================+
-|-----  Deployment  --------+------------------------------------------------|
-| Denylist                  | Pass                                           |
-+-----  Integration  -------+------------------------------------------------+
-| PCIe                      | Fail - All                                     |
-| Warning                   | GPU 0's NvLink link 0 is currently down   |
-|                           | Run a fie  |
-|                           | ld diagnostic on the GPU.                      |
-| Memory                    | Pass - All                                     |
-| Warning                   | of a test that passed                          |
-| pcie                      | Fail                                           |
-|                           | GPU0: Fail                                     |
-"""
-
-
-def test_diagnostics_of_dcgm(tmp_path: Path) -> None:
-    found = counters(tmp_path / "a", "a.txt", DIAG).value(FAILURES) or []
-    assert [(one.kind, one.text) for one in found] == [
-        ("health", "PCIe: Fail - All GPU 0's NvLink link 0 is currently down Run a field "
-         "diagnostic on the GPU."),
-        ("health", "pcie: Fail GPU0: Fail"),
-    ]  # fmt: skip
-    passed = counters(tmp_path / "b", "a.txt", DIAG.replace("Fail", "Pass"))
-    assert passed.value(FAILURES) == []
-
-
 @pytest.mark.parametrize(
     ("text", "services"),
     [
@@ -387,7 +319,7 @@ def test_diagnostics_of_dcgm(tmp_path: Path) -> None:
 def test_services_as_systemctl_shows_them(
     text: str, services: dict[str, str], tmp_path: Path
 ) -> None:
-    assert counters(tmp_path, "a.txt", text).value(NODE_SERVICES) == services
+    assert pasted_facts(tmp_path, "a.txt", text).value(NODE_SERVICES) == services
 
 
 @pytest.mark.parametrize(
@@ -400,7 +332,7 @@ def test_services_as_systemctl_shows_them(
     ],
 )
 def test_interfaces_of_ifconfig(text: str, tmp_path: Path) -> None:
-    nics = counters(tmp_path, "a.txt", f"$ ifconfig\n{text}").value(NICS) or []
+    nics = pasted_facts(tmp_path, "a.txt", f"$ ifconfig\n{text}").value(NICS) or []
     assert [(one.name, one.mtu) for one in nics] == [("eth0", 1500)]
 
 
@@ -552,7 +484,7 @@ def test_what_people_post_of_a_sound_node_is_no_cause(text: str, rule: str, tmp_
 def test_rows_below_a_command_end_with_them(tmp_path: Path) -> None:
     command = "$ nvidia-smi --query-gpu=index,pcie.link.width.current --format=csv,noheader"
     text = f"{command}\n0, 16\n1, 8   # riser\nso, 8 lanes\n2, 4\n"
-    gpus = counters(tmp_path, "a.txt", text).value(GPUS) or []
+    gpus = pasted_facts(tmp_path, "a.txt", text).value(GPUS) or []
     assert [(one.index, one.pcie_width) for one in gpus] == [(0, 16), (1, 8)]
     quoted = (
         "check: nvidia-smi --query-gpu=index,pcie.link.width.current --format=csv\nThat shows\n"

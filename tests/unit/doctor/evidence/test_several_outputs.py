@@ -12,7 +12,7 @@ from nccltune.doctor.examine import examine
 from nccltune.doctor.facts import Facts
 from nccltune.doctor.result import RuleVerdict
 from nccltune.doctor.rulebase import rule_base
-from tests.unit.doctor.evidence import test_pasted, texts
+from tests.unit.doctor.evidence import test_dcgm, test_pasted, texts
 from tests.unit.doctor.evidence.node import folder_facts, put
 from tests.unit.doctor.evidence.test_files_of_people import TEST
 
@@ -35,8 +35,8 @@ OUTPUTS = {
     },
     "TEST": TEST,
     "PEERS": test_pasted.P2P,
-    "DCGM": test_pasted.DCGM,
-    "DIAG": test_pasted.DIAG,
+    "DCGM": test_dcgm.DCGM,
+    "DIAG": test_dcgm.DIAG,
     "NHC": NHC,
     "STATUS": STATUS,
     "PORT": PORT,
