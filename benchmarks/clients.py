@@ -16,13 +16,12 @@ import argparse
 import os
 import statistics
 import sys
-import tempfile
 from pathlib import Path
 
-from common import exit_on_term, run_ranks, told
+from common import exit_on_term, told
 from net_loopback import NODES
 from sendrecv_candidates import Candidate
-from sendrecv_pipeline import Runs, round_options, run_rounds, shown
+from sendrecv_pipeline import Runs, model_of, round_options, run_round, run_rounds, shown
 
 PROGRAM = Path(__file__).with_name("clients_rank.py")
 MODEL = {
@@ -35,7 +34,6 @@ MODEL = {
     "steps": 20,
     "warm-up": 5,
 }
-SECONDS = 200
 
 
 def candidates(args: argparse.Namespace) -> list[Candidate]:
@@ -48,24 +46,15 @@ def candidates(args: argparse.Namespace) -> list[Candidate]:
 
 
 def call(args: argparse.Namespace, runs: Runs) -> None:
-    words = [sys.executable, str(PROGRAM), "--job", args.job, "--device", args.device]
-    for name in MODEL:
-        words += [f"--{name}", str(getattr(args, name.replace("-", "_")))]
     kept = {name: value for name, value in os.environ.items() if "NCCLTUNE" not in name}
     node = [
         NODES | {"NCCL_HOSTID": f"node{rank * args.nodes // args.gpus}"} if args.nodes > 1 else {}
         for rank in range(args.gpus)
     ]
     environments = [kept | each | runs.candidate.settings for each in node]
-    with tempfile.TemporaryDirectory() as folder:
-        reports = run_ranks(Path(folder), words, environments, SECONDS)
-    if reports is None:
-        sys.exit(f"error: {runs.candidate.name} failed")
-    runs.steps_per_s.append(min(report["steps_per_s"] for report in reports))
-    runs.losses.append(reports[-1]["losses"])
+    program = [str(PROGRAM), "--job", args.job]
+    reports = run_round(args, runs, program, environments, ["megatron-core"])
     runs.gpu_ms.append([report["step_ms"] for report in reports])
-    runs.said = {name: reports[0][name] for name in ("torch", "nccl", "megatron-core")}
-    runs.said["parameters"] = sum(report["parameters"] for report in reports)
 
 
 def apart(runs: Runs, first: Runs) -> float:
@@ -111,11 +100,10 @@ def main() -> None:
     args = parser.parse_args()
     exit_on_term()
 
-    model = {name: getattr(args, name.replace("-", "_")) for name in MODEL}
-    facts, all_runs = run_rounds(args, model, call, ["gpu_ms"], candidates(args))
+    facts, all_runs = run_rounds(args, call, ["gpu_ms"], candidates(args))
     print(told(facts | all_runs[0].said), end="\n\n")
     where = f"{args.gpus} GPUs, nodes: {args.nodes}"
-    print(f"n = {args.rounds} rounds, {args.job}, {where}: {model}\n")
+    print(f"n = {args.rounds} rounds, {args.job}, {where}: {model_of(args)}\n")
     print(table(all_runs))
     sys.exit(0 if all_runs[0].losses[0] else 1)
 

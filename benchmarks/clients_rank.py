@@ -11,7 +11,7 @@ from importlib import metadata
 from typing import Any
 
 import torch
-from sendrecv_pipeline_rank import kind_of, run_rank, wait
+from sendrecv_pipeline_rank import kind_of, run_rank, timed
 from torch import distributed, nn
 
 HIDDEN_OF_HEAD = 128
@@ -128,22 +128,11 @@ def train(args: argparse.Namespace, device: Any) -> dict[str, Any]:
     torch.manual_seed(1)
     model, step = (megatron if args.job == "megatron" else plain)(args, device)
     losses: list[Any] = []
-    start = 0.0
-    for number in range(args.warm_up + args.steps):
-        if number == args.warm_up:
-            wait(device)
-            start = time.perf_counter()
-        losses += step()
-    wait(device)
-    seconds = time.perf_counter() - start
-    cuda = device.type == "cuda"
-    return {
-        "steps_per_s": args.steps / seconds,
-        "step_ms": step_ms(step) if cuda else {},
+    found = timed(args, device, lambda _: losses.extend(step()))
+    return found | {
+        "step_ms": step_ms(step) if device.type == "cuda" else {},
         "losses": torch.stack(losses).tolist() if losses else [],
         "parameters": sum(each.numel() for each in model.parameters()),
-        "torch": torch.__version__,
-        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if cuda else None,
         "megatron-core": metadata.version("megatron-core") if args.job == "megatron" else None,
     }
 

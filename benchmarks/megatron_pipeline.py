@@ -20,9 +20,9 @@ import tempfile
 from pathlib import Path
 
 import shared_gpu
-from common import MESSAGES, MIB, exit_on_term, run_ranks, told
+from common import MESSAGES, MIB, exit_on_term, told
 from sendrecv_candidates import candidate_options, environment
-from sendrecv_pipeline import Runs, round_options, run_rounds, status_of, table
+from sendrecv_pipeline import Runs, model_of, round_options, run_round, run_rounds, status_of, table
 
 PROGRAM = Path(__file__).with_name("megatron_pipeline_rank.py")
 MODEL = {
@@ -36,7 +36,6 @@ MODEL = {
     "steps": 20,
     "warm-up": 5,
 }
-SECONDS = 200
 
 
 def count_messages(report: str) -> dict[str, int]:
@@ -47,27 +46,19 @@ def count_messages(report: str) -> dict[str, int]:
 
 
 def call(args: argparse.Namespace, runs: Runs) -> None:
-    words = [sys.executable, str(PROGRAM), "--device", args.device]
-    for name in MODEL:
-        words += [f"--{name}", str(getattr(args, name.replace("-", "_")))]
     settings = environment(args, runs.candidate)
     settings |= {"CUDA_DEVICE_MAX_CONNECTIONS": "1", "NCCL_NVLS_ENABLE": "0"}
     # Deterministic products, which PyTorch asks for.
     settings["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-    words += ["--ranks-per-gpu", str(args.ranks_per_gpu)]
     if args.ranks_per_gpu > 1:
         settings |= shared_gpu.one_node_variables(args.ranks_per_gpu)
     with tempfile.TemporaryDirectory() as folder:
         counts = Path(folder) / "counts"
         settings["NCCLTUNE_SENDRECV_STATS"] = str(counts)
-        reports = run_ranks(Path(folder), words, [settings] * args.ranks, SECONDS)
+        program = [str(PROGRAM), "--ranks-per-gpu", str(args.ranks_per_gpu)]
+        reports = run_round(args, runs, program, [settings] * args.ranks)
         text = counts.read_text() if counts.exists() else ""
-    if reports is None:
-        sys.exit(f"error: {runs.candidate.name} failed")
-    runs.steps_per_s.append(min(report["steps_per_s"] for report in reports))
-    runs.losses.append([value for report in reports for value in report["losses"]])
-    runs.said = {name: reports[0][name] for name in ("torch", "nccl")}
-    runs.said["parameters"] = sum(report["parameters"] for report in reports)
+    runs.losses[-1] = [value for report in reports for value in report["losses"]]
     runs.messages.append(count_messages(text))
 
 
@@ -86,12 +77,11 @@ def main() -> None:
     exit_on_term()
     shared_gpu.use_mps(args)
 
-    model = {name: getattr(args, name.replace("-", "_")) for name in MODEL}
-    facts, all_runs = run_rounds(args, model, call, ["messages"])
+    facts, all_runs = run_rounds(args, call, ["messages"])
     print(told(facts | all_runs[0].said), end="\n\n")
     sent = args.microbatch * args.length * args.hidden * 2 / MIB
     ranks = f"{args.ranks} ranks on {args.gpus} GPUs"
-    print(f"n = {args.rounds} rounds, {ranks}, messages of {sent:.4g} MiB: {model}\n")
+    print(f"n = {args.rounds} rounds, {ranks}, messages of {sent:.4g} MiB: {model_of(args)}\n")
     print(table(all_runs), end="\n\n")
     for runs in all_runs[1:]:
         carried, messages = runs.messages[-1].values()

@@ -8,12 +8,11 @@ are random, the same in every run, and everything computed is deterministic.
 import argparse
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
 import torch
-from sendrecv_pipeline_rank import wait
+from sendrecv_pipeline_rank import timed
 from torch import distributed, nn
 
 
@@ -242,24 +241,18 @@ def train(args: argparse.Namespace, device: Any) -> dict[str, Any]:
     parameters = [each for stage in pipeline.stages for each in stage.parameters()]
     optimizer = torch.optim.SGD(parameters, lr=1e-3)
     losses: list[float] = []
-    start = 0.0
-    for step in range(args.warm_up + args.steps):
-        if step == args.warm_up:
-            wait(device)
-            start = time.perf_counter()
+
+    def one() -> None:
         run()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        losses += [loss.item() for loss in pipeline.losses]
-    wait(device)
-    seconds = time.perf_counter() - start
+        losses.extend(loss.item() for loss in pipeline.losses)
+
+    found = timed(args, device, lambda _: one())
     sums = [each.detach().float().sum().item() for each in parameters]
-    return {
-        "steps_per_s": args.steps / seconds,
+    return found | {
         "losses": losses + sums,
         "parameters": sum(each.numel() for each in parameters),
-        "torch": torch.__version__,
-        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if device.type == "cuda" else None,
     }
 
 

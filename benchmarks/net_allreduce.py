@@ -25,8 +25,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import shared_gpu
-from common import MIB, exit_on_term, read_row, run, shown, size_text
+from common import MIB, read_row, run, shown, size_text
 from net_loopback import (
     DEFAULT,
     Candidate,
@@ -35,6 +34,7 @@ from net_loopback import (
     environment,
     mpirun,
     nccltune,
+    parse,
     said_by_nccl,
 )
 
@@ -114,18 +114,11 @@ def table(measured: list[Timings]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--program", required=True)
-    parser.add_argument("--plugin", required=True)
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PATH")
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--largest", default="256M", help="size of an all-reduce")
-    shared_gpu.add_options(parser)
     parser.add_argument("--grid", action="store_true")
-    parser.add_argument("--nccl", help="folder of the libnccl.so.2 to use")
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
-    exit_on_term()
-    shared_gpu.use_mps(args)
+    args = parse(parser)
 
     candidates = [DEFAULT, best_of_grid(args) if args.grid else built_in(2, 1)]
     for peer in args.peer:

@@ -27,11 +27,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import shared_gpu
 from common import (
     Row,
     end_session,
-    exit_on_term,
     machine,
     read_row,
     save,
@@ -41,7 +39,15 @@ from common import (
     tests_version,
     told,
 )
-from net_loopback import Candidate, check_network, environment, mpirun, nccltune, said_by_nccl
+from net_loopback import (
+    Candidate,
+    check_network,
+    environment,
+    mpirun,
+    nccltune,
+    parse,
+    said_by_nccl,
+)
 
 STRANGERS = Path(__file__).with_name("net_strangers.py")
 # Not among those that the kernel gives to anybody, so that all of them are the plugin's.
@@ -168,20 +174,13 @@ def result(facts: dict[str, Any], by_case: dict[str, list[Loop]]) -> dict[str, A
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--program", required=True)
-    parser.add_argument("--plugin", required=True)
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cycles", type=int, default=30)
     parser.add_argument("--calls", type=int, default=50, help="of each size in a cycle, twice")
     parser.add_argument("--a-minute", type=float, default=1000, help="of each kind")
     parser.add_argument("--all-ports", action="store_true")
     parser.add_argument("--deadline", type=float, default=150, help="seconds for one run")
-    shared_gpu.add_options(parser)
-    parser.add_argument("--nccl", help="folder of the libnccl.so.2 to use")
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
-    exit_on_term()
-    shared_gpu.use_mps(args)
+    args = parse(parser)
 
     candidate = nccltune(args.plugin, NCCLTUNE_NET_PORTS=PORTS)
     cases: dict[str, str | None] = {QUIET: None, ITS_PORTS: PORTS}

@@ -30,8 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import shared_gpu
-from common import MIB, exit_on_term, machine, read_row, run, save, shown, size_text, tests_version
+from common import MIB, machine, read_row, run, save, shown, size_text, tests_version
 from net_loopback import (
     DEFAULT,
     Candidate,
@@ -41,6 +40,7 @@ from net_loopback import (
     mpirun,
     nccltune,
     numbers,
+    parse,
     said_by_nccl,
 )
 
@@ -156,23 +156,16 @@ def variant(plugin: str, text: str) -> Candidate:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--program", required=True)
-    parser.add_argument("--plugin", required=True)
     parser.add_argument("--cores", default="2,4,8", help="cores of a rank")
     parser.add_argument(
         "--grid", default="default,1x1,2x1,2x2,4x1,4x4", help="default, THREADSxSOCKETS"
     )
     parser.add_argument("--variant", action="append", default=[], metavar="NAME:KEY=VALUE,...")
-    parser.add_argument("--rounds", type=int, default=3)
-    shared_gpu.add_options(parser)
     parser.add_argument("--quick", action="store_true", help="fewer operations, up to 64 MiB")
     parser.add_argument("--busy", type=int, default=0, help="spinning processes beside each rank")
     parser.add_argument("--cpu", action="store_true", help="measure CPU seconds a GB, too")
     parser.add_argument("--check", action="store_true", help="let nccl-tests check the contents")
-    parser.add_argument("--nccl", help="folder of the libnccl.so.2 to use")
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
-    exit_on_term()
-    shared_gpu.use_mps(args)
+    args = parse(parser)
 
     grid = [
         DEFAULT if text == "default" else built_in(*numbers(text))

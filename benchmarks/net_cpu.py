@@ -31,11 +31,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import shared_gpu
 from common import (
     Row,
     bytes_of,
-    exit_on_term,
     machine,
     read_row,
     run,
@@ -54,6 +52,7 @@ from net_loopback import (
     mpirun,
     nccltune,
     numbers,
+    parse,
     said_by_nccl,
 )
 
@@ -228,19 +227,12 @@ def our_candidate(plugin: str, text: str) -> Candidate:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--program", required=True)
-    parser.add_argument("--plugin", required=True)
     parser.add_argument("--sizes", default="64M,256M")
     parser.add_argument("--built-in", default="1x4,2x1,4x1", help="THREADSxSOCKETS,...")
     parser.add_argument("--threads", default="auto,2,4,8", help="of ours: auto, 4, 4x8 (x flows)")
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4, help="of operations for one point")
-    shared_gpu.add_options(parser)
-    parser.add_argument("--nccl", help="folder of the libnccl.so.2 to use")
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
-    exit_on_term()
-    shared_gpu.use_mps(args)
+    args = parse(parser)
 
     settings = args.built_in.split(",") if args.built_in else []
     built_ins = [Curve(DEFAULT), *(Curve(built_in(*numbers(text))) for text in settings)]

@@ -4,6 +4,7 @@
 Each rank is a node of its own (NCCL_HOSTID) on the loopback, so that all bytes cross TCP.
 """
 
+import argparse
 import os
 import re
 import sys
@@ -58,6 +59,19 @@ def nccltune(path: str, name: str = "nccltune", **settings: str) -> Candidate:
     """Ours: without a setting, or with some."""
     ours = {"NCCL_NET_PLUGIN": str(Path(path).resolve()), "NCCL_NET": "nccltune"}
     return Candidate(name, ours | settings)
+
+
+def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Add the options of all measurements over TCP, read them, and start what they ask for."""
+    parser.add_argument("--plugin", required=True)
+    parser.add_argument("--rounds", type=int, default=3)
+    shared_gpu.add_options(parser)
+    parser.add_argument("--nccl", help="folder of the libnccl.so.2 to use")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    common.exit_on_term()
+    shared_gpu.use_mps(args)
+    return args
 
 
 def numbers(text: str) -> list[int]:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import shared_gpu
-from common import exit_on_term, machine, run_ranks, save, shown, told
+from common import machine, run_ranks, save, shown, told
 from net_loopback import (
     DEFAULT,
     Candidate,
@@ -34,6 +34,7 @@ from net_loopback import (
     fast_socket,
     nccltune,
     numbers,
+    parse,
     said_by_nccl,
 )
 
@@ -138,11 +139,9 @@ def result(args: argparse.Namespace, facts: dict[str, Any], all_runs: list[Runs]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--plugin", required=True)
     parser.add_argument("--fastsocket")
     parser.add_argument("--built-in", action="append", metavar="THREADSxSOCKETS[xCHANNELS]")
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batch", type=int, default=8, help="sequences for each GPU and step")
     parser.add_argument("--sequence", type=int, default=128)
     parser.add_argument("--gradients", choices=["fp32", "bf16"], default="fp32")
@@ -153,15 +152,10 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=30522)
     parser.add_argument("--tolerance", type=float, default=0.01, help="of losses, relative")
     parser.add_argument("--deadline", type=float, default=150, help="seconds for one run")
-    shared_gpu.add_options(parser)
-    parser.add_argument("--nccl", help="folder of the libnccl.so.2 to use")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--backend", choices=["nccl", "gloo"], default="nccl")
     parser.add_argument("--program", type=Path, default=PROGRAM, help="what each rank runs")
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
-    exit_on_term()
-    shared_gpu.use_mps(args)
+    args = parse(parser)
 
     candidates = [DEFAULT, *(built_in(*numbers(text)) for text in args.built_in or ["2x1"])]
     if args.fastsocket:

@@ -9,11 +9,11 @@ import argparse
 import json
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import torch
+from sendrecv_pipeline_rank import timed
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -76,11 +76,8 @@ def train(args: argparse.Namespace, device: str) -> dict[str, Any]:
     mixed = args.gradients == "fp32" and args.device == "cuda"
     narrow = torch.autocast(args.device, dtype=torch.bfloat16, enabled=mixed)
     losses = []
-    start = 0.0
-    for step in range(args.warm_up + args.steps):
-        if step == args.warm_up:
-            wait(args.device)
-            start = time.perf_counter()
+
+    def one(step: int) -> None:
         with narrow:
             guesses = model(inputs[step])
         loss = guess(guesses.flatten(0, 1).float(), labels[step].flatten())
@@ -89,25 +86,9 @@ def train(args: argparse.Namespace, device: str) -> dict[str, Any]:
         optimizer.zero_grad(set_to_none=True)
         # Stays on the GPU: a look at it would make every step wait.
         losses.append(loss.detach())
-    wait(args.device)
-    seconds = time.perf_counter() - start
-    nccl = torch.cuda.nccl.version() if args.backend == "nccl" else None
-    return {
-        "steps_per_s": args.steps / seconds,
-        "losses": torch.stack(losses).tolist(),
-        "parameters": parameters,
-        "torch": torch.__version__,
-        "nccl": nccl,
-    }
 
-
-def wait(device: str) -> None:
-    """Until all ranks have done what they were given."""
-    if device == "cuda":
-        torch.cuda.synchronize()
-    torch.distributed.barrier()
-    if device == "cuda":
-        torch.cuda.synchronize()
+    found = timed(args, torch.device(device), one)
+    return found | {"losses": torch.stack(losses).tolist(), "parameters": parameters}
 
 
 def main() -> None:

@@ -51,22 +51,42 @@ class Runs:
     said: dict[str, Any] = field(default_factory=dict)
 
 
-def call(args: argparse.Namespace, runs: Runs) -> None:
-    words = [sys.executable, str(PROGRAM), "--device", args.device]
-    for name in MODEL:
-        words += [f"--{name}", str(getattr(args, name.replace("-", "_")))]
-    settings = environment(args, runs.candidate)
-    # Deterministic products, which PyTorch asks for.
-    settings["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+def model_of(args: argparse.Namespace) -> dict[str, int]:
+    """The numbers of the model, by the names of their options."""
+    return {name: getattr(args, name.replace("-", "_")) for name in args.model}
+
+
+def run_round(
+    args: argparse.Namespace,
+    runs: Runs,
+    program: Sequence[str],
+    environments: Sequence[dict[str, str]],
+    facts: Sequence[str] = (),
+) -> list[dict[str, Any]]:
+    """Run a process for each environment, and add a round. Return what the ranks reported.
+
+    `facts` are those that a rank reports beside versions.
+    """
+    words = [sys.executable, *program, "--device", args.device]
+    for name, value in model_of(args).items():
+        words += [f"--{name}", str(value)]
     with tempfile.TemporaryDirectory() as folder:
-        reports = run_ranks(Path(folder), words, [settings] * args.gpus, SECONDS)
+        reports = run_ranks(Path(folder), words, environments, SECONDS)
     if reports is None:
         sys.exit(f"error: {runs.candidate.name} failed")
     runs.steps_per_s.append(min(report["steps_per_s"] for report in reports))
     runs.losses.append(reports[-1]["losses"])
-    runs.gpu_ms.append([report["gpu_ms"] for report in reports])
-    runs.said = {name: reports[0][name] for name in ("torch", "nccl")}
+    runs.said = {name: reports[0][name] for name in ("torch", "nccl", *facts)}
     runs.said["parameters"] = sum(report["parameters"] for report in reports)
+    return reports
+
+
+def call(args: argparse.Namespace, runs: Runs) -> None:
+    settings = environment(args, runs.candidate)
+    # Deterministic products, which PyTorch asks for.
+    settings["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    reports = run_round(args, runs, [str(PROGRAM)], [settings] * args.gpus)
+    runs.gpu_ms.append([report["gpu_ms"] for report in reports])
 
 
 def table(all_runs: list[Runs]) -> str:
@@ -96,13 +116,13 @@ def round_options(parser: argparse.ArgumentParser, model: dict[str, int]) -> Non
     parser.add_argument("--rounds", type=int, default=5)
     for name, value in model.items():
         parser.add_argument(f"--{name}", type=int, default=value)
+    parser.set_defaults(model=tuple(model))
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--json", type=Path)
 
 
 def run_rounds(
     args: argparse.Namespace,
-    model: dict[str, int],
     call: Callable[[argparse.Namespace, Runs], None],
     kept: Sequence[str] = (),
     chosen: Sequence[Candidate] | None = None,
@@ -124,7 +144,7 @@ def run_rounds(
             | {name: getattr(runs, name) for name in fields}
             for runs in all_runs
         ]
-        save(args.json, {"machine": facts, "model": model, "candidates": rows})
+        save(args.json, {"machine": facts, "model": model_of(args), "candidates": rows})
     return facts, all_runs
 
 
@@ -141,11 +161,11 @@ def main() -> None:
     args = parser.parse_args()
     exit_on_term()
 
-    model = {name: getattr(args, name.replace("-", "_")) for name in MODEL}
-    facts, all_runs = run_rounds(args, model, call, ["gpu_ms"])
+    facts, all_runs = run_rounds(args, call, ["gpu_ms"])
     print(told(facts | all_runs[0].said), end="\n\n")
     sent = args.microbatch * args.length * args.hidden * 2 / MIB
-    print(f"n = {args.rounds} rounds, {args.gpus} GPUs, messages of {sent:.4g} MiB: {model}\n")
+    sizes = f"messages of {sent:.4g} MiB: {model_of(args)}"
+    print(f"n = {args.rounds} rounds, {args.gpus} GPUs, {sizes}\n")
     print(table(all_runs), end="\n\n")
     for runs in all_runs:
         print(f"- {runs.candidate.name}, a GPU in a step: {work(runs)}")

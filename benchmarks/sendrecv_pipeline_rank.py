@@ -77,22 +77,29 @@ def train(args: argparse.Namespace, device: Any) -> dict[str, Any]:
         optimizer.zero_grad(set_to_none=True)
         losses.extend(loss.detach() for loss in of_step)
 
-    for _ in range(args.warm_up):
-        one()
-    wait(device)
-    start = time.perf_counter()
-    for _ in range(args.steps):
-        one()
-    wait(device)
-    seconds = time.perf_counter() - start
-    return {
-        "steps_per_s": args.steps / seconds,
+    found = timed(args, device, lambda _: one())
+    return found | {
         "gpu_ms": gpu_ms(one) if device.type == "cuda" else {},
         "losses": torch.stack(losses).tolist() if losses else [],
         "parameters": sum(each.numel() for each in parameters),
-        "torch": torch.__version__,
-        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if device.type == "cuda" else None,
     }
+
+
+def timed(args: argparse.Namespace, device: Any, step: Callable[[int], object]) -> dict[str, Any]:
+    """Steps a second after the warm-up, and what ran them."""
+    start = 0.0
+    for number in range(args.warm_up + args.steps):
+        if number == args.warm_up:
+            wait(device)
+            start = time.perf_counter()
+        step(number)
+    wait(device)
+    return {"steps_per_s": args.steps / (time.perf_counter() - start)} | versions(device)
+
+
+def versions(device: Any) -> dict[str, Any]:
+    nccl = ".".join(map(str, torch.cuda.nccl.version())) if device.type == "cuda" else None
+    return {"torch": torch.__version__, "nccl": nccl}
 
 
 def gpu_ms(step: Callable[[], None]) -> dict[str, float]:

@@ -26,7 +26,6 @@ nccl-tests     (with --all-reduce-perf, built without MPI; no shared GPUs) the s
 import argparse
 import json
 import os
-import re
 import signal
 import statistics
 import subprocess
@@ -40,19 +39,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import common
 import shared_gpu
-from bench_processes import Answer, Bench
-
-TUNED = ["broadcast", "reduce", "allgather", "reducescatter", "allreduce"]
-LOG_NAMES = {
-    "Broadcast": "broadcast",
-    "Reduce": "reduce",
-    "AllGather": "allgather",
-    "ReduceScatter": "reducescatter",
-    "AllReduce": "allreduce",
-}
-CHOICE_LINE = re.compile(
-    r"(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\}"
-)
+from bench_processes import TUNED, Answer, Bench, calls_in
 
 
 def shapes(options: argparse.Namespace) -> dict[str, dict[str, int]]:
@@ -148,21 +135,6 @@ def check_shapes(options: argparse.Namespace, report: Answer) -> list[str]:
     report["steps"] = count
     report["hello"] = hellos
     return failures
-
-
-def calls_in(log: str, ranks: int, version: str) -> list[tuple[str, int, str, str, int]]:
-    """(collective, bytes as the tuner counts, algorithm, protocol, channels) of each call."""
-    per_rank = tuple(map(int, version.split(".")[:2])) >= (2, 24)
-    calls = []
-    for name, size, algorithm, protocol, low, high in CHOICE_LINE.findall(log):
-        collective = LOG_NAMES.get(name)
-        if collective is None:
-            continue
-        shared = per_rank and collective in ("allgather", "reducescatter")
-        total = int(size) * (ranks if shared else 1)
-        channels = int(high) - int(low) + 1
-        calls.append((collective, total, algorithm.lower(), protocol.lower(), channels))
-    return calls
 
 
 def compressed(calls: list[Any]) -> list[Any]:

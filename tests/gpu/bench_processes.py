@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of one run of nccltune-bench on GPUs; requests and answers."""
+"""The processes of one run of nccltune-bench on GPUs; requests and answers; NCCL's log."""
 
 import argparse
 import json
 import os
+import re
 import secrets
 import socket
 import subprocess
@@ -19,6 +20,26 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import shared_gpu
 
 Answer = dict[str, Any]
+TUNED = ["broadcast", "reduce", "allgather", "reducescatter", "allreduce"]
+CHOICE_LINE = re.compile(
+    r"(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\}"
+)
+
+
+def calls_in(log: str, ranks: int, version: str) -> list[tuple[str, int, str, str, int]]:
+    """(collective, bytes as the tuner counts, algorithm, protocol, channels) of each call."""
+    # Since NCCL 2.24 the line counts all-gather and reduce-scatter per rank.
+    per_rank = tuple(map(int, version.split(".")[:2])) >= (2, 24)
+    calls = []
+    for name, size, algorithm, protocol, low, high in CHOICE_LINE.findall(log):
+        collective = name.lower()
+        if collective not in TUNED:
+            continue
+        shared = per_rank and collective in ("allgather", "reducescatter")
+        total = int(size) * (ranks if shared else 1)
+        channels = int(high) - int(low) + 1
+        calls.append((collective, total, algorithm.lower(), protocol.lower(), channels))
+    return calls
 
 
 class Bench:

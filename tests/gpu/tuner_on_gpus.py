@@ -25,7 +25,6 @@ import ctypes
 import json
 import math
 import os
-import re
 import statistics
 import sys
 import tempfile
@@ -36,20 +35,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import common
 import shared_gpu
+from bench_processes import TUNED, calls_in
 
 LIMIT_S = 240.0
 FLOAT32, SUM = 7, 0
-COLLECTIVES = ["broadcast", "reduce", "allgather", "reducescatter", "allreduce"]
-LOG_NAMES = {
-    "Broadcast": "broadcast",
-    "Reduce": "reduce",
-    "AllGather": "allgather",
-    "ReduceScatter": "reducescatter",
-    "AllReduce": "allreduce",
-}
-CHOICE_LINE = re.compile(
-    r"(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\}"
-)
 
 
 class UniqueId(ctypes.Structure):
@@ -224,19 +213,10 @@ def launch(
         return results, log.read_text(errors="replace") if log.exists() else ""
 
 
-def choices_in(log: str, ranks: int) -> dict[tuple[str, int], tuple[str, str, int]]:
+def choices_in(log: str, ranks: int, version: str) -> dict[tuple[str, int], tuple[str, str, int]]:
     """What ran, by (collective, bytes as the tuner counts): algorithm, protocol, channels."""
-    found = {}
-    for name, size_text, algorithm, protocol, low, high in CHOICE_LINE.findall(log):
-        collective = LOG_NAMES.get(name)
-        if collective is None:
-            continue
-        # Since NCCL 2.24 the line counts all-gather and reduce-scatter per rank.
-        factor = ranks if collective in ("allgather", "reducescatter") else 1
-        found[collective, int(size_text) * factor] = (
-            algorithm.lower(), protocol.lower(), int(high) - int(low) + 1
-        )  # fmt: skip
-    return found
+    calls = calls_in(log, ranks, version)
+    return {(name, size): (algo, proto, n) for name, size, algo, proto, n in calls}
 
 
 def rules_in(path: str, nodes: int, ranks: int) -> list[list[str]]:
@@ -265,7 +245,7 @@ def main() -> int:
     parser.add_argument("--gpus", type=int, default=0)
     parser.add_argument("--emulate-nodes", type=int, default=0)
     shared_gpu.add_options(parser)
-    parser.add_argument("--collectives", nargs="+", default=COLLECTIVES)
+    parser.add_argument("--collectives", nargs="+", default=TUNED)
     parser.add_argument(
         "--sizes", nargs="+", type=int, default=[1 << power for power in range(10, 27)]
     )
@@ -305,10 +285,10 @@ def check(options: argparse.Namespace) -> int:
     plugin = {"NCCL_TUNER_PLUGIN": options.plugin}
 
     plain, log = launch(options, {**talk, "NCCL_TUNER_PLUGIN": "none"}, rounds=0, switch=False)
-    before = choices_in(log, ranks)
     version = plain[0]["version"]
+    before = choices_in(log, ranks, version)
     _, log = launch(options, {**talk, **plugin}, rounds=0, switch=False)
-    neutral = choices_in(log, ranks)
+    neutral = choices_in(log, ranks, version)
     ours = [line for line in log.splitlines() if "nccltune" in line.lower()]
     if not before:
         failures.append("NCCL logged no choice line")
@@ -333,7 +313,7 @@ def check(options: argparse.Namespace) -> int:
         results, log = launch(options, {**talk, **plugin, **config}, rounds=0, switch=False)
         ours = [line for line in log.splitlines() if "nccltune" in line.lower()]
         print("\n".join(f"  {line}" for line in ours[:6]))
-        after = choices_in(log, ranks)
+        after = choices_in(log, ranks, version)
         rows = rules_in(options.config, options.emulate_nodes, ranks)
         applied = 0
         for key, was in before.items():
