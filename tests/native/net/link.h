@@ -111,6 +111,18 @@ class Link {
     WriteHandle(invitation, handle);
     Join(handle);
   }
+  // Calls connect and accept until both ends stand.
+  void Establish(const ConnectionContext& context, HandleArray& handle) {
+    const Device device = Loopback();
+    const bool joined = Until([&] {
+      if (sender == nullptr && Connect(context, device, handle, &sender) != abi::kSuccess) {
+        return true;
+      }
+      if (receiver == nullptr && Accept(listener, &receiver) != abi::kSuccess) return true;
+      return stands();
+    });
+    EXPECT_TRUE(joined && stands());
+  }
   bool stands() const { return sender != nullptr && receiver != nullptr; }
   // Returns the listener's address.
   SocketEndpoint end() const {
@@ -152,15 +164,7 @@ class Link {
   void Join(HandleArray handle) {
     CloseSender();
     CloseReceiver();
-    const Device device = Loopback();
-    const bool joined = Until([&] {
-      if (sender == nullptr && Connect(context_, device, handle, &sender) != abi::kSuccess) {
-        return true;
-      }
-      if (receiver == nullptr && Accept(listener, &receiver) != abi::kSuccess) return true;
-      return stands();
-    });
-    EXPECT_TRUE(joined && stands());
+    Establish(context_, handle);
   }
 
   ConnectionContext context_;

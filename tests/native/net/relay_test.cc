@@ -224,15 +224,6 @@ class RelayTest : public testing::Test {
     ASSERT_TRUE(link_->stands());
   }
 
-  // A mix of small messages and messages that all flows share.
-  static Plan Mixed(size_t messages) {
-    Plan plan = {.sizes = {}, .slack = 16};
-    for (size_t i = 0; i < messages; ++i) {
-      plan.sizes.push_back(i % 4 == 0 ? 300 + i : 2000 * (i % 200));
-    }
-    return plan;
-  }
-
   TransferRequest* SendSome(size_t bytes) {
     content_ = Content(bytes, 3);
     TransferRequest* request = link_->Send(content_);
@@ -244,83 +235,74 @@ class RelayTest : public testing::Test {
   std::unique_ptr<Relay> relay_;
 };
 
-class RelayFaultTest : public RelayTest, public testing::WithParamInterface<Fault> {};
+// What befalls flows while messages go on. The express flow connects first, so it is the oldest:
+// number 0.
+struct Befallen {
+  const char* name;
+  size_t messages;
+  // Called after so many were received. Returns whether it befell a flow.
+  bool (*between)(Relay& relay, size_t received) = nullptr;
+  size_t least = 0;        // how often it must do so
+  int64_t delay_ns = 0;    // of the way
+  size_t small_bytes = 0;  // 0: a mix of small messages and messages that all flows share
+};
 
-std::string FaultName(const testing::TestParamInfo<Fault>& info) {
-  if (info.param == Fault::kEnd) return "End";
-  return info.param == Fault::kReset ? "Reset" : "Truncate";
+template <Fault fault>
+bool OneAfterAnother(Relay& relay, size_t received) {
+  return received % 10 == 0 && relay.Befall(received / 10 % 5, fault);
 }
 
-INSTANTIATE_TEST_SUITE_P(Faults, RelayFaultTest,
-                         testing::Values(Fault::kEnd, Fault::kReset, Fault::kTruncate), FaultName);
-
-TEST_F(RelayTest, ALongWay) {
-  Connect(WithFourFlows());
-  relay_->SetDelay(2 * kNsPerMs);
-  EXPECT_TRUE(Exchange(*link_, Mixed(80)));
-  EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
+template <Fault fault>
+bool AllAtOnce(Relay& relay, size_t received) {
+  if (received % 40 == 20) relay.BefallAll(fault);
+  return received % 40 == 20;
 }
 
-TEST_P(RelayFaultTest, BefallsOneFlowAfterAnother) {
-  Connect(WithFourFlows());
-  link_->CloseListener();
-  Plan plan = Mixed(120);
-  size_t befallen = 0;
-  plan.between = [&](size_t received) {
-    if (received % 10 == 0 && relay_->Befall(received / 10 % 5, GetParam())) ++befallen;
-  };
-  EXPECT_TRUE(Exchange(*link_, plan));
-  EXPECT_GE(befallen, 3U);
-  EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
+// Stalls a flow that is this old, `times` times.
+template <size_t flow, size_t times = 1>
+bool Stalls(Relay& relay, size_t received) {
+  const bool due = received >= 50 && received < 50 + 40 * times && (received - 50) % 40 == 0;
+  return due && relay.Befall(flow, Fault::kStall);
 }
 
-TEST_P(RelayFaultTest, BefallsAllFlowsAtOnceFarAway) {
-  Connect(WithFourFlows());
-  link_->CloseListener();
-  relay_->SetDelay(kNsPerMs);
-  Plan plan = Mixed(80);
-  plan.between = [&](size_t received) {
-    if (received % 40 == 20) relay_->BefallAll(GetParam());
-  };
-  EXPECT_TRUE(Exchange(*link_, plan));
-  EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
-}
+constexpr Befallen kBefallen[] = {
+    {.name = "ALongWay", .messages = 80, .delay_ns = 2 * kNsPerMs},
+    {"EndOfOneAfterAnother", 120, OneAfterAnother<Fault::kEnd>, 3},
+    {"ResetOfOneAfterAnother", 120, OneAfterAnother<Fault::kReset>, 3},
+    {"TruncationOfOneAfterAnother", 120, OneAfterAnother<Fault::kTruncate>, 3},
+    {"EndOfAllFarAway", 80, AllAtOnce<Fault::kEnd>, 2, kNsPerMs},
+    {"ResetOfAllFarAway", 80, AllAtOnce<Fault::kReset>, 2, kNsPerMs},
+    {"TruncationOfAllFarAway", 80, AllAtOnce<Fault::kTruncate>, 2, kNsPerMs},
+    // Other flows resend the data of a stalled flow, and it gets no more.
+    {"StallOfABulkFlow", 120, Stalls<1>, 1},
+    {"StallOfSeveralBulkFlows", 240, Stalls<1, 3>, 3},
+    {"StallOfTheExpressFlow", 400, Stalls<0>, 1, 0, 900},
+};
 
-// Other flows resend the data of a stalled flow, and it gets no more.
-TEST_F(RelayTest, ABulkFlowThatStalls) {
-  Connect(WithFourFlows());
-  link_->CloseListener();
-  Plan plan = Mixed(120);
-  plan.between = [&](size_t received) {
-    // The express flow connects first, so it is the oldest.
-    if (received == 50) relay_->Befall(1, Fault::kStall);
-  };
-  EXPECT_TRUE(Exchange(*link_, plan));
-  EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
-}
+class RelayFaultTest : public RelayTest, public testing::WithParamInterface<Befallen> {};
 
-TEST_F(RelayTest, WhatSeveralStalledFlowsHoldIsSentByOthers) {
+INSTANTIATE_TEST_SUITE_P(Flows, RelayFaultTest, testing::ValuesIn(kBefallen),
+                         [](const auto& each) { return std::string(each.param.name); });
+
+TEST_P(RelayFaultTest, MessagesGoOn) {
+  const Befallen& befallen = GetParam();
   Connect(WithFourFlows());
   link_->CloseListener();
-  Plan plan = Mixed(240);
+  relay_->SetDelay(befallen.delay_ns);
+  Plan plan = {.sizes = {}, .slack = 16};
+  for (size_t i = 0; i < befallen.messages; ++i) {
+    const size_t mixed = i % 4 == 0 ? 300 + i : 2000 * (i % 200);
+    plan.sizes.push_back(befallen.small_bytes == 0 ? mixed : befallen.small_bytes);
+  }
+  size_t count = 0;
   plan.between = [&](size_t received) {
-    // The express flow connects first, so the second oldest is a bulk flow.
-    if (received == 50 || received == 90 || received == 130) relay_->Befall(1, Fault::kStall);
+    if (befallen.between != nullptr && befallen.between(*relay_, received)) ++count;
   };
   EXPECT_TRUE(Exchange(*link_, plan));
-  EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
-}
-
-TEST_F(RelayTest, SmallMessagesGoOnWithoutTheExpressFlow) {
-  Connect(WithFourFlows());
-  link_->CloseListener();
-  Plan plan = {.sizes = std::vector<size_t>(400, 900)};
-  plan.between = [&](size_t received) {
-    // The flow that connected first.
-    if (received == 50) relay_->Befall(0, Fault::kStall);
-  };
-  EXPECT_TRUE(Exchange(*link_, plan));
-  EXPECT_TRUE(link_->sender->express_late());
+  EXPECT_GE(count, befallen.least);
+  if (befallen.small_bytes != 0) {
+    EXPECT_TRUE(link_->sender->express_late());
+  }
   EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
 }
 

@@ -262,15 +262,7 @@ TEST_F(TransportTest, AConnectThatNobodyAsksAboutIsGivenUpAfterAMinute) {
   ReleaseForgotten(asked + 62 * kNsPerSecond);
   EXPECT_EQ(Dialled(link), 0U);
   // A process that was only stopped starts a new attempt.
-  ASSERT_TRUE(Until([&] {
-    if (link.sender == nullptr) {
-      EXPECT_EQ(Connect(link.context(), Loopback(), handle, &link.sender), abi::kSuccess);
-    }
-    if (link.receiver == nullptr) {
-      EXPECT_EQ(Accept(link.listener, &link.receiver), abi::kSuccess);
-    }
-    return link.stands();
-  }));
+  link.Establish(link.context(), handle);
   Sender* again = nullptr;
   EXPECT_EQ(Connect(link.context(), Loopback(), handle, &again), abi::kInternalError)
       << "it is complete";
@@ -297,15 +289,7 @@ TEST_F(TransportTest, TheAttemptsOfACommunicatorEndWithIt) {
   EXPECT_EQ(Dialled(link), 2 * flows);
   Release(aborted.owner);
   EXPECT_EQ(Dialled(link), flows);
-  ASSERT_TRUE(Until([&] {
-    if (link.sender == nullptr) {
-      EXPECT_EQ(Connect(other, Loopback(), of_other, &link.sender), abi::kSuccess);
-    }
-    if (link.receiver == nullptr) {
-      EXPECT_EQ(Accept(link.listener, &link.receiver), abi::kSuccess);
-    }
-    return link.stands();
-  }));
+  link.Establish(other, of_other);
   EXPECT_TRUE(Exchange(link, {.sizes = {1, 1 << 20}}));
 }
 
