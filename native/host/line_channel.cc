@@ -23,18 +23,10 @@ LineChannel::LineChannel() : in_(PrivateCopy(STDIN_FILENO)), out_(PrivateCopy(ST
   if (!moved) out_.Close();
 }
 
-LineChannel::Result LineChannel::ReadLine(std::string* line) {
+LineBuffer::Result LineChannel::ReadLine(std::string* line) {
   for (;;) {
-    switch (buffer_.Next(line)) {
-      case LineBuffer::Result::kLine:
-        return Result::kLine;
-      case LineBuffer::Result::kTooLong:
-        return Result::kTooLong;
-      case LineBuffer::Result::kEnd:
-        return Result::kEnd;
-      case LineBuffer::Result::kMore:
-        break;
-    }
+    const LineBuffer::Result result = buffer_.Next(line);
+    if (result != LineBuffer::Result::kMore) return result;
     char bytes[4096];
     const ssize_t got = read(in_.fd(), bytes, sizeof bytes);
     if (got > 0) {

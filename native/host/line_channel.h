@@ -43,10 +43,9 @@ class LineChannel {
 
   bool ok() const { return in_ && out_; }
 
-  enum class Result { kLine, kTooLong, kEnd };
-  // Reads the next line without its newline and returns kLine. Skips a line longer than 1 MiB and
-  // returns kTooLong. Returns kEnd at the end of input or if reading fails.
-  Result ReadLine(std::string* line);
+  // Reads until the next line, a line that was skipped or the end of input, which is also where
+  // reading fails.
+  LineBuffer::Result ReadLine(std::string* line);
 
   // Writes a line. Returns false if writing fails, for example because the reader has closed its
   // end.

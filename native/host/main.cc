@@ -38,19 +38,19 @@ constexpr int kPluginFailed = 4;
 
 int ListSymbols(const std::string& tuner, LineChannel* channel) {
   std::string error;
-  const std::unique_ptr<PluginLibrary> library = PluginLibrary::Open(tuner, &error);
+  const SharedLibrary library = SharedLibrary::Open(tuner, &error);
   json::Value answer;
   answer.Set("op", "list_symbols");
   answer.Set("schema_version", kSchemaVersion);
   answer.Set("tuner", tuner);
   json::Value exported = json::Value::EmptyArray();
-  if (library != nullptr) {
-    for (const int version : library->Interfaces()) exported.Append(version);
+  if (library) {
+    for (const int version : InterfacesOf(library)) exported.Append(version);
   }
   const bool any = !exported.AsArray()->empty();
   answer.Set("exported", std::move(exported));
   json::Value failure;
-  if (library == nullptr) {
+  if (!library) {
     failure.Set("kind", "load");
     failure.Set("text", "cannot be opened: " + error);
   } else if (!any) {
@@ -66,12 +66,12 @@ int ListSymbols(const std::string& tuner, LineChannel* channel) {
 int ServeRequests(TunerHost* host, LineChannel* channel) {
   std::string line;
   for (;;) {
-    const LineChannel::Result result = channel->ReadLine(&line);
-    if (result == LineChannel::Result::kEnd) return kOk;
+    const LineBuffer::Result result = channel->ReadLine(&line);
+    if (result == LineBuffer::Result::kEnd) return kOk;
     Command command;
     std::string error = "the line is longer than a mebibyte";
     json::Value answer;
-    if (result == LineChannel::Result::kTooLong ||
+    if (result == LineBuffer::Result::kTooLong ||
         !ParseCommand(line, host->rules(), &command, &error)) {
       answer = RequestErrorAnswer(error);
     } else if (command.kind == Command::Kind::kQuit) {

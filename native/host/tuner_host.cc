@@ -46,16 +46,16 @@ std::unique_ptr<TunerHost> TunerHost::Start(const HostOptions& options, InitRepo
   }
   StandInForNccl(options.nccl);
   std::string error;
-  std::unique_ptr<PluginLibrary> library = PluginLibrary::Open(options.tuner, &error);
-  if (library == nullptr) {
+  SharedLibrary library = SharedLibrary::Open(options.tuner, &error);
+  if (!library) {
     *failure = {"load", "cannot be opened: " + error};
     return nullptr;
   }
-  report->exported = library->Interfaces();
+  report->exported = InterfacesOf(library);
   report->channel_rule = rules->channels;
   std::unique_ptr<TunerInterface> tuner;
   for (int version = rules->native_interface; version >= kOldestInterface; --version) {
-    const void* symbol = library->Tuner(version);
+    const void* symbol = FindTuner(library, version);
     if (symbol == nullptr) continue;
     tuner = WrapTuner(version, symbol);
     break;
@@ -81,8 +81,8 @@ std::unique_ptr<TunerHost> TunerHost::Start(const HostOptions& options, InitRepo
   return host;
 }
 
-TunerHost::TunerHost(const HostOptions& options, const NcclRules& rules,
-                     std::unique_ptr<PluginLibrary> library, std::unique_ptr<TunerInterface> tuner)
+TunerHost::TunerHost(const HostOptions& options, const NcclRules& rules, SharedLibrary library,
+                     std::unique_ptr<TunerInterface> tuner)
     : options_(options),
       rules_(rules),
       library_(std::move(library)),

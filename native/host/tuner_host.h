@@ -61,8 +61,8 @@ class TunerHost {
   std::string Finish();
 
  private:
-  TunerHost(const HostOptions& options, const NcclRules& rules,
-            std::unique_ptr<PluginLibrary> library, std::unique_ptr<TunerInterface> tuner);
+  TunerHost(const HostOptions& options, const NcclRules& rules, SharedLibrary library,
+            std::unique_ptr<TunerInterface> tuner);
 
   bool Init(InitReport* report, Failure* failure);
   CostTable OfferedTable(const DecisionRequest& request) const;
@@ -73,7 +73,7 @@ class TunerHost {
 
   const HostOptions options_;
   const NcclRules& rules_;
-  std::unique_ptr<PluginLibrary> library_;
+  SharedLibrary library_;
   std::unique_ptr<TunerInterface> tuner_;
   void* context_ = nullptr;
   bool live_ = false;  // init succeeded and finalize has not been called

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "abi/tuner.h"
@@ -69,8 +68,8 @@ class TunerInterface {
 
   virtual int Init(const InitCall& call, void** context) const = 0;
   virtual int GetCollInfo(void* context, const CollInfoCall& call) const = 0;
-  virtual bool has_chunk_size() const { return false; }
-  virtual int GetChunkSize(void* /*context*/, const ChunkCall& /*call*/) const { return 0; }
+  virtual bool has_chunk_size() const = 0;
+  virtual int GetChunkSize(void* context, const ChunkCall& call) const = 0;
   virtual int Finalize(void* context) const = 0;
 };
 
@@ -81,26 +80,12 @@ std::string TunerSymbolName(int version);
 // kOldestInterface to kNewestInterface.
 std::unique_ptr<TunerInterface> WrapTuner(int version, const void* symbol);
 
-// The shared object of a tuner plugin, opened with the same flags as NCCL uses.
+// Returns the struct that a plugin exports for that interface version, or null.
+const void* FindTuner(const SharedLibrary& plugin, int version);
 
-class PluginLibrary {
- public:
-  // Opens the plugin. Returns null, with the loader's message in *error, if the file cannot be
-  // opened.
-  static std::unique_ptr<PluginLibrary> Open(const std::string& path, std::string* error);
-
-  // Returns the struct that the plugin exports for that interface version, or null.
-  const void* Tuner(int version) const;
-
-  // Returns the exported interface versions, newest first. The list may contain v1, which no NCCL
-  // since 2.21 looks up.
-  std::vector<int> Interfaces() const;
-
- private:
-  explicit PluginLibrary(SharedLibrary library) : library_(std::move(library)) {}
-
-  SharedLibrary library_;
-};
+// Returns the exported interface versions, newest first. The list may contain v1, which no NCCL
+// since 2.21 looks up.
+std::vector<int> InterfacesOf(const SharedLibrary& plugin);
 
 }  // namespace nccltune::host
 

@@ -124,7 +124,6 @@ class MessageExchange {
   void Throughput();
   void EndTogether();
   void EndAfter(bool sends, const std::string& totals);
-  void CloseInFlight();
   Measured Count() const;
   // Sets the counters, wall time and CPU time since `before`, a result of Count.
   void Measure(const Measured& before);

@@ -279,7 +279,7 @@ class LineChannelTest : public ::testing::Test {
   int saved_err_ = -1;
 };
 
-using Result = LineChannel::Result;
+using Result = LineBuffer::Result;
 
 TEST_F(LineChannelTest, ReadsLinesAndTheLastWithoutItsEnd) {
   LineChannel channel;
