@@ -67,6 +67,11 @@ Signals::Signals() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
 
 int Signals::number() const { return g_signal; }
 
+EarlyEnd Signals::OnSignal() const {
+  return {event_, [this] { return "ended by " + Name(number()); },
+          [this] { return kSignalled + number(); }, [](int status) { EndByForce(status, kGrace); }};
+}
+
 std::string Signals::Name(int number) {
   for (const SignalName& one : kEnding) {
     if (one.number == number) return one.name;

@@ -4,6 +4,7 @@
 #define NCCLTUNE_BENCH_ENDING_H_
 
 #include <chrono>
+#include <functional>
 #include <string>
 
 namespace nccltune::bench {
@@ -23,6 +24,18 @@ inline constexpr std::chrono::milliseconds kGrace{3500};
 // If called several times, the earliest deadline counts.
 void EndByForce(int status, std::chrono::milliseconds after);
 
+// How one learns that this process must end early, and what happens then.
+struct EarlyEnd {
+  // Becomes readable when the process must end; -1 for none. The two functions below then return
+  // the reason, such as "ended by SIGTERM", and the exit status.
+  int interrupt = -1;
+  std::function<std::string()> why_interrupted = [] { return std::string("interrupted"); };
+  std::function<int()> interrupted_status = [] { return 0; };
+  // Called once, when the process starts to end for any reason except a normal quit. It must make
+  // sure that the process exits even if something is stuck.
+  std::function<void(int status)> ending = [](int) {};
+};
+
 // Handles SIGTERM, SIGINT and SIGHUP. A SIGINT or SIGHUP that the parent has set to be ignored
 // (nohup) stays ignored. Create this object before any thread, because threads inherit the signal
 // mask. The first signal makes descriptor() readable. After kGrace the process then exits by force.
@@ -34,6 +47,8 @@ class Signals {
   // Returns the signal received; 0 if there is none yet.
   int number() const;
   static std::string Name(int number);
+  // On a signal, and by force after kGrace. This object must live longer.
+  EarlyEnd OnSignal() const;
 
  private:
   int event_;  // never closed, because the waiting thread uses it until the process exits

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench/answer.h"
+#include "bench/ending.h"
 #include "bench/wire.h"
 #include "common/json.h"
 #include "host/line_channel.h"
@@ -56,16 +57,9 @@ class Ensemble {
  public:
   using Clock = Wire::Clock;
 
-  struct Options {
+  struct Options : EarlyEnd {
     int input = -1;
     int output = -1;
-    // Becomes readable when this process must end; -1 for none. The two functions below then return
-    // the reason and the exit status.
-    int interrupt = -1;
-    std::function<std::string()> why_interrupted = [] { return std::string("interrupted"); };
-    std::function<int()> interrupted_status = [] { return 0; };
-    // Called once, when the run starts to end early.
-    std::function<void(int status)> ending = [](int) {};
     // Time that the other players have to answer after one player reports a fatal error.
     std::chrono::milliseconds after_fatal{2000};
   };

@@ -148,14 +148,7 @@ int Report(const StartFailure& failure, host::LineChannel* channel) {
 }
 
 int Play(const World& world, std::unique_ptr<Backend> backend, Wire wire, const Signals& signals) {
-  Player::Options player_options;
-  player_options.interrupt = signals.descriptor();
-  player_options.why_interrupted = [&signals] {
-    return "it was ended by " + Signals::Name(signals.number());
-  };
-  player_options.interrupted_status = [&signals] { return kSignalled + signals.number(); };
-  player_options.ending = [](int status) { EndByForce(status, kGrace); };
-  Player player(world, std::move(backend), std::move(wire), player_options);
+  Player player(world, std::move(backend), std::move(wire), signals.OnSignal());
   std::string why;
   const int status = player.Run(&why);
   // Process 0 reports all errors except its own loss, which must be reported here.
@@ -177,15 +170,7 @@ int Conduct(const World& world, std::unique_ptr<Backend> backend, std::vector<Wi
     std::string why;
     Player(world, std::move(backend), std::move(wire), {}).Run(&why);
   });
-  Ensemble::Options ensemble_options;
-  ensemble_options.input = channel.input();
-  ensemble_options.output = channel.output();
-  ensemble_options.interrupt = signals.descriptor();
-  ensemble_options.why_interrupted = [&signals] {
-    return "ended by " + Signals::Name(signals.number());
-  };
-  ensemble_options.interrupted_status = [&signals] { return kSignalled + signals.number(); };
-  ensemble_options.ending = [](int status) { EndByForce(status, kGrace); };
+  Ensemble::Options ensemble_options = {signals.OnSignal(), channel.input(), channel.output()};
   int status = kOk;
   {
     Ensemble ensemble(std::move(wires), std::move(ensemble_options));

@@ -90,7 +90,7 @@ void Iterations::SetTrialTime(const Step& step, double time_us) {
       static_cast<int>(std::clamp(wanted, double{kMin}, double{kMax}));
 }
 
-Player::Player(const World& world, std::unique_ptr<Backend> backend, Wire wire, Options options)
+Player::Player(const World& world, std::unique_ptr<Backend> backend, Wire wire, EarlyEnd options)
     : wire_(std::move(wire)), options_(std::move(options)), worker_(world, std::move(backend)) {}
 
 int Player::Run(std::string* why) {
@@ -127,7 +127,7 @@ void Player::Pump() {
     wire_.KeepAlive(Wire::Clock::now());
   }
   if (watched[0].revents != 0) {
-    const std::string reason = options_.why_interrupted();
+    const std::string reason = "it was " + options_.why_interrupted();
     wire_.Send(MessageType::kLeaving, reason);
     End(options_.interrupted_status(), reason);
   }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "bench/backend.h"
+#include "bench/ending.h"
 #include "bench/request.h"
 #include "bench/step.h"
 #include "bench/wire.h"
@@ -113,18 +114,7 @@ class Iterations {
 // is interrupted.
 class Player {
  public:
-  struct Options {
-    // Becomes readable when this process must end; -1 for none. The two functions below then return
-    // the reason and the exit status.
-    int interrupt = -1;
-    std::function<std::string()> why_interrupted = [] { return std::string("interrupted"); };
-    std::function<int()> interrupted_status = [] { return 0; };
-    // Called once, when the player starts to end for any reason except a normal quit. The function
-    // must make sure that the process exits even if the backend is stuck.
-    std::function<void(int status)> ending = [](int) {};
-  };
-
-  Player(const World& world, std::unique_ptr<Backend> backend, Wire wire, Options options);
+  Player(const World& world, std::unique_ptr<Backend> backend, Wire wire, EarlyEnd options);
 
   // Serves the conductor until the end and returns the exit status of the process. Sets *why to the
   // reason; it is empty after a normal end.
@@ -139,7 +129,7 @@ class Player {
   void End(int status, std::string why);
 
   Wire wire_;
-  const Options options_;
+  const EarlyEnd options_;
   BackendThread worker_;
   bool quitting_ = false;  // kQuit was received; the backend closes normally
   bool ending_ = false;

@@ -77,14 +77,12 @@ TEST(Conductor, AllProcessesRunTheSameSteps) {
   std::mutex mutex;
   std::map<int, std::vector<std::string>> steps;
   WholeRun run(3, [&](const World& world) {
-    Script script;
-    script.run = [&, world](const Step& step) {
+    return Script{.run = [&, world](const Step& step) {
       const std::lock_guard<std::mutex> lock(mutex);
       steps[world.process].push_back(Serialize(step));
       EXPECT_EQ(step.sequence, steps[world.process].size());
       return TimedAs(world, 5);
-    };
-    return script;
+    }};
   });
   run.Hello();
   run.Send(R"({"op":"measure","collective":"allreduce","bytes":[8,16,32],"choices":["default",)"
@@ -100,12 +98,10 @@ TEST(Conductor, AllProcessesRunTheSameSteps) {
 TEST(Conductor, PicksIterationsForTheTimeThatIsAskedFor) {
   std::atomic<int> trials = 0;
   WholeRun run(2, [&](const World& world) {
-    Script script;
-    script.run = [&trials, world](const Step& step) {
+    return Script{.run = [&trials, world](const Step& step) {
       if (step.iterations == Iterations::kMin) ++trials;
       return TimedAs(world, 250);
-    };
-    return script;
+    }};
   });
   run.Hello();
   run.Send(MeasureLine(R"(,"iterations":0,"target_ms":5,"rounds":3)"));
@@ -117,29 +113,28 @@ TEST(Conductor, PicksIterationsForTheTimeThatIsAskedFor) {
 TEST(Conductor, ExchangesReachAllInOrder) {
   std::atomic<int> rounds = 0;
   WholeRun run(4, [&](const World&) {
-    Script script;
-    script.open = [&rounds](const World& opened, ProcessExchange* exchange, BackendInfo* info) {
-      *info = InfoOf(opened);
-      for (int i = 0; i < 50; ++i) {
-        std::vector<std::string> all;
-        const std::string mine = std::to_string(opened.process) + "/" + std::to_string(i);
-        EXPECT_TRUE(exchange->AllGather(mine, &all));
-        EXPECT_EQ(all.size(), 4U);
-        for (size_t process = 0; process < all.size(); ++process) {
-          EXPECT_EQ(all[process], std::to_string(process) + "/" + std::to_string(i));
-        }
-      }
-      std::string id = opened.process == 0 ? std::string("\0id", 3) : "";
-      EXPECT_TRUE(exchange->Broadcast(&id, opened.process == 0));
-      EXPECT_EQ(id, std::string("\0id", 3));
-      std::vector<std::string> all;
-      EXPECT_TRUE(exchange->AllGather({}, &all));
-      EXPECT_FALSE(exchange->AllGather(std::string(ProcessExchange::kMaxBytes + 1, 'x'), &all));
-      EXPECT_TRUE(exchange->AllGather(std::string(ProcessExchange::kMaxBytes, 'x'), &all));
-      ++rounds;
-      return std::optional<OpenError>();
-    };
-    return script;
+    return Script{
+        .open = [&rounds](const World& opened, ProcessExchange* exchange, BackendInfo* info) {
+          *info = InfoOf(opened);
+          for (int i = 0; i < 50; ++i) {
+            std::vector<std::string> all;
+            const std::string mine = std::to_string(opened.process) + "/" + std::to_string(i);
+            EXPECT_TRUE(exchange->AllGather(mine, &all));
+            EXPECT_EQ(all.size(), 4U);
+            for (size_t process = 0; process < all.size(); ++process) {
+              EXPECT_EQ(all[process], std::to_string(process) + "/" + std::to_string(i));
+            }
+          }
+          std::string id = opened.process == 0 ? std::string("\0id", 3) : "";
+          EXPECT_TRUE(exchange->Broadcast(&id, opened.process == 0));
+          EXPECT_EQ(id, std::string("\0id", 3));
+          std::vector<std::string> all;
+          EXPECT_TRUE(exchange->AllGather({}, &all));
+          EXPECT_FALSE(exchange->AllGather(std::string(ProcessExchange::kMaxBytes + 1, 'x'), &all));
+          EXPECT_TRUE(exchange->AllGather(std::string(ProcessExchange::kMaxBytes, 'x'), &all));
+          ++rounds;
+          return std::optional<OpenError>();
+        }};
   });
   run.Hello();
   EXPECT_EQ(run.Finish(), 0);
@@ -148,8 +143,7 @@ TEST(Conductor, ExchangesReachAllInOrder) {
 
 TEST(Conductor, AnErrorThatIsNotFatalIsAPointLikeOthers) {
   WholeRun run(2, [](const World& world) {
-    Script script;
-    script.run = [world](const Step& step) {
+    return Script{.run = [world](const Step& step) {
       StepResult result = TimedAs(world, 5);
       if (step.bytes > 100) {
         result = StepResult();
@@ -158,8 +152,7 @@ TEST(Conductor, AnErrorThatIsNotFatalIsAPointLikeOthers) {
         result.timings[0].wrong = 5;
       }
       return result;
-    };
-    return script;
+    }};
   });
   run.Hello();
   run.Send(R"({"op":"measure","collective":"allreduce","bytes":[8,64,128],"choices":["default"]})");
@@ -180,12 +173,10 @@ TEST(Conductor, AnErrorThatIsNotFatalIsAPointLikeOthers) {
 TEST(Conductor, UnsupportedStepsAreNotSentToTheBackend) {
   std::atomic<int> asked = 0;
   WholeRun run(1, [&](const World& world) {
-    Script script;
-    script.run = [&asked, world](const Step&) {
+    return Script{.run = [&asked, world](const Step&) {
       ++asked;
       return TimedAs(world, 5);
-    };
-    return script;
+    }};
   });
   run.Hello();
   const std::pair<std::string, std::string> cases[] = {
@@ -223,19 +214,20 @@ TEST(Conductor, ABackendThatCannotOpenEndsTheRun) {
         std::pair(OpenError::Kind::kFailed, 4)}) {
     std::atomic<int> aborted = 0;
     WholeRun run(3, [&, kind = kind](const World&) {
-      Script script;
-      script.open = [kind](const World& opened, ProcessExchange* exchange, BackendInfo* info) {
-        *info = InfoOf(opened);
-        if (opened.process == 1) {
-          return std::optional(OpenError{kind, "no GPU", "use a GPU", 1});
-        }
-        // The processes that can open the backend wait for process 1 until they are aborted.
-        std::vector<std::string> all;
-        EXPECT_FALSE(exchange->AllGather("", &all));
-        return std::optional(OpenError{OpenError::Kind::kFailed, "interrupted", "", -1});
-      };
-      script.abort = [&aborted] { ++aborted; };
-      return script;
+      return Script{
+          .open =
+              [kind](const World& opened, ProcessExchange* exchange, BackendInfo* info) {
+                *info = InfoOf(opened);
+                if (opened.process == 1) {
+                  return std::optional(OpenError{kind, "no GPU", "use a GPU", 1});
+                }
+                // The processes that can open the backend wait for process 1 until they are
+                // aborted.
+                std::vector<std::string> all;
+                EXPECT_FALSE(exchange->AllGather("", &all));
+                return std::optional(OpenError{OpenError::Kind::kFailed, "interrupted", "", -1});
+              },
+          .abort = [&aborted] { ++aborted; }};
     });
     EXPECT_EQ(run.ReceiveText(), R"({"op":"error","id":null,"kind":"start","text":"no GPU",)"
                                  R"("hint":"use a GPU","rank":1})");
@@ -252,14 +244,13 @@ TEST(Conductor, AnOpenThatNeverReturnsIsReported) {
   WholeRun run(
       2,
       [&](const World&) {
-        Script script;
-        script.open = [&aborted](const World& opened, ProcessExchange*, BackendInfo* info) {
-          *info = InfoOf(opened);
-          if (opened.process == 1) aborted.Wait();
-          return std::optional<OpenError>();
-        };
-        script.abort = [&aborted] { aborted.Set(); };
-        return script;
+        return Script{.open =
+                          [&aborted](const World& opened, ProcessExchange*, BackendInfo* info) {
+                            *info = InfoOf(opened);
+                            if (opened.process == 1) aborted.Wait();
+                            return std::optional<OpenError>();
+                          },
+                      .abort = [&aborted] { aborted.Set(); }};
       },
       settings);
   EXPECT_EQ(*run.Receive().Find("text")->AsString(),
@@ -269,13 +260,11 @@ TEST(Conductor, AnOpenThatNeverReturnsIsReported) {
 
 TEST(Conductor, AllMustHaveTheSameNccl) {
   WholeRun run(2, [](const World&) {
-    Script script;
-    script.open = [](const World& opened, ProcessExchange*, BackendInfo* info) {
+    return Script{.open = [](const World& opened, ProcessExchange*, BackendInfo* info) {
       *info = InfoOf(opened);
       if (opened.process == 1) info->nccl_version = "2.32.3";
       return std::optional<OpenError>();
-    };
-    return script;
+    }};
   });
   EXPECT_EQ(*run.Receive().Find("text")->AsString(),
             "process 1 has NCCL 2.32.3, process 0 has 2.28.9");
@@ -285,19 +274,18 @@ TEST(Conductor, AllMustHaveTheSameNccl) {
 TEST(Conductor, AFatalErrorEndsTheRunAfterItsPoint) {
   Latch aborted;
   WholeRun run(3, [&](const World& world) {
-    Script script;
-    script.run = [&aborted, world](const Step&) {
-      if (world.process == 2) {
-        StepResult result;
-        result.error = StepError{ErrorKind::kTimeout, "rank 2 is stuck", 2, true};
-        return result;
-      }
-      // The others are inside a collective that never completes.
-      aborted.Wait();
-      return StepResult();
-    };
-    script.abort = [&aborted] { aborted.Set(); };
-    return script;
+    return Script{.run =
+                      [&aborted, world](const Step&) {
+                        if (world.process == 2) {
+                          StepResult result;
+                          result.error = StepError{ErrorKind::kTimeout, "rank 2 is stuck", 2, true};
+                          return result;
+                        }
+                        // The others are inside a collective that never completes.
+                        aborted.Wait();
+                        return StepResult();
+                      },
+                  .abort = [&aborted] { aborted.Set(); }};
   });
   run.Hello();
   run.Send(MeasureLine(R"(,"rounds":5)"));
@@ -316,13 +304,12 @@ TEST(Conductor, ABackendThatNeverReturnsIsATimeout) {
   WholeRun run(
       2,
       [&](const World& world) {
-        Script script;
-        script.run = [&aborted, world](const Step&) {
-          if (world.process == 1) aborted.Wait();
-          return TimedAs(world, 5);
-        };
-        script.abort = [&aborted] { aborted.Set(); };
-        return script;
+        return Script{.run =
+                          [&aborted, world](const Step&) {
+                            if (world.process == 1) aborted.Wait();
+                            return TimedAs(world, 5);
+                          },
+                      .abort = [&aborted] { aborted.Set(); }};
       },
       settings);
   run.Hello();
@@ -337,13 +324,11 @@ TEST(Conductor, ABackendThatNeverReturnsIsATimeout) {
 
 TEST(Conductor, AFatalTableEndsTheRun) {
   WholeRun run(2, [](const World& world) {
-    Script script;
-    script.table = [world](const Step&) {
+    return Script{.table = [world](const Step&) {
       TableResult result;
       if (world.process == 1) result.error = StepError{ErrorKind::kNccl, "broken", 1, true};
       return result;
-    };
-    return script;
+    }};
   });
   run.Hello();
   run.Send(R"({"op":"table","id":4,"collective":"allreduce","bytes":[8,16]})");
@@ -356,14 +341,13 @@ TEST(Conductor, AFatalTableEndsTheRun) {
 
 // A backend whose steps begin and block until it is aborted.
 Script Stuck(std::atomic<int>* begun, Latch* aborted) {
-  Script script;
-  script.run = [=](const Step&) {
-    ++*begun;
-    aborted->Wait();
-    return StepResult();
-  };
-  script.abort = [=] { aborted->Set(); };
-  return script;
+  return Script{.run =
+                    [=](const Step&) {
+                      ++*begun;
+                      aborted->Wait();
+                      return StepResult();
+                    },
+                .abort = [=] { aborted->Set(); }};
 }
 
 // The death of any process, in a step and between two requests.
@@ -426,12 +410,10 @@ TEST(Conductor, WithoutAReaderTheRunEnds) {
 TEST(Conductor, ASlowReaderHoldsTheStepsUp) {
   std::atomic<int> steps = 0;
   WholeRun run(1, [&](const World& world) {
-    Script script;
-    script.run = [&steps, world](const Step&) {
+    return Script{.run = [&steps, world](const Step&) {
       ++steps;
       return TimedAs(world, 5);
-    };
-    return script;
+    }};
   });
   run.Hello();
   run.Send(MeasureLine(R"(,"rounds":3000)"));
@@ -493,12 +475,9 @@ TEST(Player, EndsWhenItsConductorTalksNonsense) {
 TEST(Player, ReportsWhyItLeaves) {
   Sockets sockets = SocketPair();
   const Descriptor event(eventfd(1, EFD_CLOEXEC));
-  Player::Options options;
-  options.interrupt = event.fd();
-  options.why_interrupted = [] { return std::string("it was ended by SIGTERM"); };
-  options.interrupted_status = [] { return 143; };
   int forced = 0;
-  options.ending = [&forced](int status) { forced = status; };
+  const EarlyEnd options = {event.fd(), [] { return std::string("ended by SIGTERM"); },
+                            [] { return 143; }, [&forced](int status) { forced = status; }};
   Player player(World(), std::make_unique<ScriptedBackend>(Script()), Wire(std::move(sockets.a)),
                 options);
   std::string why;

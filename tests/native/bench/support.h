@@ -108,9 +108,10 @@ inline void WriteAll(int descriptor, std::string_view bytes) {
 
 // A backend whose functions the test provides.
 struct Script {
-  std::function<std::optional<OpenError>(const World&, ProcessExchange*, BackendInfo*)> open;
-  std::function<StepResult(const Step&)> run;
-  std::function<TableResult(const Step&)> table;
+  std::function<std::optional<OpenError>(const World&, ProcessExchange*, BackendInfo*)> open =
+      nullptr;
+  std::function<StepResult(const Step&)> run = nullptr;
+  std::function<TableResult(const Step&)> table = nullptr;
   std::function<void()> close = [] {};
   std::function<void()> abort = [] {};
 };
