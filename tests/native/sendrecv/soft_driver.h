@@ -8,6 +8,7 @@
 #include "sendrecv/cuda/driver.h"
 #include "sendrecv/cuda/wait_kernels.h"
 #include "sendrecv/soft_engine.h"
+#include "sendrecv/soft_kernels.h"
 #include "standard.h"
 
 namespace nccltune::sendrecv {
@@ -171,64 +172,17 @@ class SoftDriver final : public Driver {
   GroupStarts& starts() override { return starts_; }
   // The limits of the kernels are in steps. A kernel never expires.
   bool LaunchGate(Stream stream, const GateKernel& gate) override {
-    struct State {
-      uint64_t reached = 0;  // the step at which the group had started
-      uint64_t held_up = 0;  // since when it holds up a later group
-    };
-    const auto state = std::make_shared<State>();
-    const auto gives_way = [this, gate, state] {
-      const uint64_t held_up =
-          state->held_up == 0 ? work::kNever : state->held_up + gate.limits.held_up_ns;
-      return std::min(held_up, state->reached + gate.limits.alone_ns);
-    };
+    const auto own = std::make_shared<SoftGate<KernelView>>(KernelView{this}, gate);
     work::Kernel kernel;
-    kernel.until = [this, gate, state, gives_way] {
-      const uint64_t now = machine_.engine_.now();
-      if (!Reached(gate.begun->load(), gate.begun_value)) return false;
-      if (state->reached == 0) state->reached = now;
-      if (Reached(gate.ready->load(), gate.value)) return true;
-      if (state->held_up == 0 && started_ > gate.start) state->held_up = now;
-      if (now < gives_way()) return false;
-      if (state->held_up != 0 && now >= state->held_up + gate.limits.held_up_ns) {
-        gate.held_up->store(1);
-      }
-      gate.late->store(gate.value);
-      return true;
-    };
-    kernel.wake = [state, gives_way] { return state->reached == 0 ? work::kNever : gives_way(); };
+    kernel.until = [this, own] { return own->Ends(machine_.engine_.now()); };
+    kernel.wake = [own] { return own->GivesWay(); };
     return Enqueue(stream, "LaunchGate", std::move(kernel));
   }
   bool LaunchExchange(Stream stream, const ExchangeKernel& exchange) override {
-    const auto left = std::make_shared<ExchangeKernel>(exchange);
-    const auto reached = [](const ExchangeKernel::Value& value) {
-      return value.flag == nullptr || Reached(value.flag->load(), value.value);
-    };
-    const auto done = [this](ExchangeKernel::Pull& pull) {
-      if (pull.copied == nullptr) return true;
-      if (!Reached(pull.copied->load(), pull.value)) return false;
-      if (pull.late->load() == pull.value) {
-        const uint32_t ready = pull.ready->load();
-        if (!Reached(ready, pull.value)) return false;
-        if (ready - pull.value < kReleased) CopyByKernel(pull);
-      }
-      pull.done->store(pull.value);
-      pull = {};
-      return true;
-    };
+    const auto own = std::make_shared<SoftExchange<KernelView>>(KernelView{this}, exchange);
     work::Kernel kernel;
-    kernel.start = [this, left] {
-      started_ = std::max(started_, left->start);
-      for (uint32_t i = 0; i < left->raise_count; ++i) {
-        left->raises[i].flag->store(left->raises[i].value);
-      }
-    };
-    kernel.until = [left, reached, done] {
-      bool all = true;
-      for (uint32_t i = 0; i < left->pull_count; ++i) all &= done(left->pulls[i]);
-      for (uint32_t i = 0; i < left->wait_count; ++i) all &= reached(left->waits[i]);
-      if (all && left->collected_count != 0) left->collected.flag->store(left->collected.value);
-      return all;
-    };
+    kernel.start = [own] { own->Begin(); };
+    kernel.until = [this, own] { return own->Ends(machine_.engine_.now()); };
     return Enqueue(stream, "LaunchExchange", std::move(kernel));
   }
   bool IsComplete(Stream stream) override {
@@ -292,13 +246,21 @@ class SoftDriver final : public Driver {
     const SoftMachine::Lock lock(machine_.mutex_);
     return EnqueueLocked(stream, call, std::move(work));
   }
-  bool CopyByKernel(const ExchangeKernel::Pull& pull) {
-    uint8_t* const to = Find(pull.to, pull.bytes, "LaunchExchange");
-    const uint8_t* const from = Find(pull.from, pull.bytes, "LaunchExchange");
-    if (to == nullptr || from == nullptr) return false;
-    std::memcpy(to, from, pull.bytes);
-    return true;
-  }
+  // The GPU as wait kernels see it. The machine holds its lock.
+  struct KernelView {
+    SoftDriver* driver;
+    static uint32_t Load(const Flag* flag) { return flag->load(); }
+    static void Store(Flag* flag, uint32_t value) { flag->store(value); }
+    uint64_t Started(uint64_t /*address*/) const { return driver->started_; }
+    void RaiseStarted(uint64_t /*address*/, uint64_t start) const {
+      driver->started_ = std::max(driver->started_, start);
+    }
+    void CopyByKernel(DeviceAddress to, DeviceAddress from, uint64_t bytes) const {
+      uint8_t* const there = driver->Find(to, bytes, "LaunchExchange");
+      const uint8_t* const here = driver->Find(from, bytes, "LaunchExchange");
+      if (there != nullptr && here != nullptr) std::memcpy(there, here, bytes);
+    }
+  };
   // The caller holds the lock.
   bool EnqueueLocked(Stream stream, const char* call, Work work) {
     if (!machine_.engine_.HasStream(gpu_, NumberOf(stream))) {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the fake libnccl.so.2 adds to the stand-in for NCCL (sendrecv/stand_in): it calls the tuner
-// plugin and the profiler as NCCL does, has all reductions, and simulates faults.
+// plugin and the profiler as NCCL does, and simulates faults.
 #include <strings.h>
 
 #include "abi/profiler_v5.h"
-#include "bench/nccl/pattern.h"
 #include "common/nccl_version.h"
 #include "host/nccl_rules.h"
 #include "host/nccl_stand_in.h"
@@ -15,10 +14,6 @@
 namespace nccltune::fake {
 namespace {
 
-using bench::Decode;
-using bench::Dtype;
-using bench::Encode;
-using bench::Redop;
 using soft::Comm;
 using soft::ncclResult_t;
 using soft::Task;
@@ -117,33 +112,6 @@ std::string UpperCase(std::string_view word) {
   return upper;
 }
 
-double Rounded(Dtype dtype, double number) {
-  unsigned char stored[8];
-  Encode(dtype, number, stored);
-  return Decode(dtype, stored);
-}
-
-Redop RedopOf(const Task& task) {
-  return task.op < soft::kNcclBuiltInOps ? static_cast<Redop>(task.op) : Redop::kMulsum;
-}
-
-bool IsRealAverage(const Task& task) {
-  return RedopOf(task) == Redop::kAvg && bench::FormatOf(static_cast<Dtype>(task.type)).is_real;
-}
-
-double Combined(Redop redop, double one, double other) {
-  switch (redop) {
-    case Redop::kProd:
-      return one * other;
-    case Redop::kMax:
-      return std::max(one, other);
-    case Redop::kMin:
-      return std::min(one, other);
-    default:
-      return one + other;
-  }
-}
-
 class FakeNccl : public soft::CommObserver {
  public:
   explicit FakeNccl(Comm& comm) : comm_(comm) {
@@ -192,39 +160,6 @@ class FakeNccl : public soft::CommObserver {
     soft::softCudaRead(comm_.gpu, last, &value, 1);
     value ^= 1U;
     soft::softCudaWrite(comm_.gpu, last, &value, 1);
-  }
-
-  void Scale(const Task& task, std::vector<uint8_t>* input) override {
-    const auto dtype = static_cast<Dtype>(task.type);
-    const bool scaled = RedopOf(task) == Redop::kMulsum;
-    if (!scaled && !IsRealAverage(task)) return;
-    const double factor = scaled ? task.scalar : Rounded(dtype, 1.0 / comm_.ranks);
-    for (size_t at = 0; at < input->size(); at += soft::SizeOf(task.type)) {
-      uint8_t* const element = input->data() + at;
-      Encode(dtype, Decode(dtype, element) * factor, element);
-    }
-  }
-
-  // Rounds every partial result to the type. The order of ranks differs between elements, as with
-  // NCCL's rings and trees.
-  void Reduce(const Task& task, const Inputs& inputs, size_t at,
-              std::vector<uint8_t>* to) override {
-    const auto dtype = static_cast<Dtype>(task.type);
-    const Redop redop = RedopOf(task);
-    const bool divides = redop == Redop::kAvg && !IsRealAverage(task);
-    const size_t size = soft::SizeOf(task.type);
-    std::vector<const uint8_t*> data;
-    for (const std::vector<uint8_t>& input : inputs) data.push_back(input.data() + at);
-    for (size_t offset = 0; offset < to->size(); offset += size) {
-      const size_t first = (at + offset) / size / 16;
-      double result = 0;
-      for (size_t i = 0; i < inputs.size(); ++i) {
-        const double number = Decode(dtype, data[(first + i) % data.size()] + offset);
-        result = i == 0 ? number : Rounded(dtype, Combined(redop, result, number));
-      }
-      if (divides) result = std::trunc(result / static_cast<double>(inputs.size()));
-      Encode(dtype, result, to->data() + offset);
-    }
   }
 
   void Close() override {
@@ -318,12 +253,9 @@ class FakeNccl : public soft::CommObserver {
 extern "C" __attribute__((constructor, visibility("default"))) void fake_nccl_read_version();
 void fake_nccl_read_version() {
   host::StandInForNccl(VersionFromEnvironment());
-  soft::CommObserver::makers = {
-      .observer = [](Comm& comm) -> std::shared_ptr<soft::CommObserver> {
-        return std::make_shared<FakeNccl>(comm);
-      },
-      .scalar = [](int type,
-                   const void* scalar) { return Decode(static_cast<Dtype>(type), scalar); }};
+  soft::CommObserver::make = [](Comm& comm) -> std::shared_ptr<soft::CommObserver> {
+    return std::make_shared<FakeNccl>(comm);
+  };
 }
 
 }  // namespace nccltune::fake

@@ -134,30 +134,32 @@ CUresult EnqueueCopy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream ha
   return kCudaSuccess;
 }
 
-CUresult EnqueueFill(CUdeviceptr to, std::vector<uint8_t> pattern, size_t bytes, CUstream handle) {
-  if (bytes == 0) return kCudaSuccess;
-  // Fills are done a page at a time.
-  while (pattern.size() < 4096) {
-    const std::vector<uint8_t> half = pattern;
-    pattern.insert(pattern.end(), half.begin(), half.end());
+// Accesses memory as a kernel does. `each` gets each piece, and where in the bytes it begins.
+template <typename Each>
+bool Access(CUdevice gpu, CUdeviceptr address, size_t bytes, bool writes, const Each& each) {
+  if (bytes == 0) return true;
+  std::string why;
+  size_t at = 0;
+  for (const Piece& piece : Memory::Get().Reach(gpu, address, bytes, writes, why)) {
+    each(piece, at);
+    at += piece.bytes;
   }
+  if (at > 0) return true;
+  Machine::Get().contexts[static_cast<size_t>(gpu)]->Fail(
+      kIllegalAddress, (writes ? "a kernel writes: " : "a kernel reads: ") + why);
+  return false;
+}
+
+CUresult EnqueueFill(CUdeviceptr to, unsigned char value, size_t bytes, CUstream handle) {
+  if (bytes == 0) return kCudaSuccess;
+  const auto fill = [value](const Piece& piece, size_t) {
+    std::memset(piece.data, value, piece.bytes);
+  };
   SOFT_STREAM(handle);
   Context& context = stream->context();
   if (const CUresult error = context.error) return error;
   all.Enqueue(*stream, {.after = {}, .ready = nullptr, .run = [=, &context] {
-                          std::string why;
-                          size_t at = 0;
-                          const auto pieces =
-                              Memory::Get().Reach(context.gpu, to, bytes, true, why);
-                          for (const Piece& piece : pieces) {
-                            size_t part = 0;
-                            for (size_t i = 0; i < piece.bytes; i += part, at += part) {
-                              const size_t begin = at % pattern.size();
-                              part = std::min(pattern.size() - begin, piece.bytes - i);
-                              std::memcpy(piece.data + i, pattern.data() + begin, part);
-                            }
-                          }
-                          if (pieces.empty()) context.Fail(kIllegalAddress, "a fill: " + why);
+                          Access(context.gpu, to, bytes, true, fill);
                         }});
   return kCudaSuccess;
 }
@@ -195,40 +197,24 @@ CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
 
 CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
   SOFT_ENTER_CONTEXT();
-  return Finish(EnqueueFill(to, {value}, count, nullptr));
+  return Finish(EnqueueFill(to, value, count, nullptr));
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
   SOFT_ENTER();
-  return EnqueueFill(to, {value}, count, stream);
+  return EnqueueFill(to, value, count, stream);
 }
 
 bool softCudaRead(CUdevice gpu, CUdeviceptr from, void* to, size_t bytes) {
-  Context& context = *Machine::Get().contexts[static_cast<size_t>(gpu)];
-  if (bytes == 0) return true;
-  std::string why;
-  const auto pieces = Memory::Get().Reach(gpu, from, bytes, false, why);
-  size_t at = 0;
-  for (const Piece& piece : pieces) {
+  return Access(gpu, from, bytes, false, [to](const Piece& piece, size_t at) {
     std::memcpy(static_cast<uint8_t*>(to) + at, piece.data, piece.bytes);
-    at += piece.bytes;
-  }
-  if (pieces.empty()) context.Fail(kIllegalAddress, "a kernel reads: " + why);
-  return !pieces.empty();
+  });
 }
 
 bool softCudaWrite(CUdevice gpu, CUdeviceptr to, const void* from, size_t bytes) {
-  Context& context = *Machine::Get().contexts[static_cast<size_t>(gpu)];
-  if (bytes == 0) return true;
-  std::string why;
-  const auto pieces = Memory::Get().Reach(gpu, to, bytes, true, why);
-  size_t at = 0;
-  for (const Piece& piece : pieces) {
+  return Access(gpu, to, bytes, true, [from](const Piece& piece, size_t at) {
     std::memcpy(piece.data, static_cast<const uint8_t*>(from) + at, piece.bytes);
-    at += piece.bytes;
-  }
-  if (pieces.empty()) context.Fail(kIllegalAddress, "a kernel writes: " + why);
-  return !pieces.empty();
+  });
 }
 
 }  // namespace nccltune::soft

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stream capture, and graphs. A graph repeats the captured calls in their order, in as many streams
 // as were captured.
-#include "sendrecv/cuda/wait_kernels.h"
+#include "sendrecv/soft_kernels.h"
 #include "sendrecv/stand_in/cuda_machine.h"
 #include "sendrecv/stand_in/cuda_memory.h"
 #include "standard.h"
@@ -45,7 +45,6 @@ CUresult Forget(const void* handle) {
 using sendrecv::ExchangeKernel;
 using sendrecv::Flag;
 using sendrecv::GateKernel;
-using sendrecv::Reached;
 
 const auto kModule = reinterpret_cast<CUmodule>(0x10);
 
@@ -62,116 +61,58 @@ uint64_t Now() {
                                std::chrono::nanoseconds(1));
 }
 
-// A word that the GPU can write. An address that it cannot reach is an error of the context.
-template <typename Word>
-class Reachable {
- public:
-  Reachable(Context& context, const void* address) {
+// A GPU as wait kernels see it. An address that it cannot reach is an error of the context.
+struct KernelView {
+  Context* context;
+
+  template <typename Word, typename Use>
+  Word With(const void* address, const Use& use) const {
     std::string why;
     const auto at = reinterpret_cast<CUdeviceptr>(address);
-    const std::vector<Piece> pieces = Memory::Get().Reach(context.gpu, at, sizeof(Word), true, why);
-    if (pieces.size() != 1) {
-      context.Fail(kIllegalAddress, "a wait kernel: " + why);
-      return;
+    const std::vector<Piece> pieces =
+        Memory::Get().Reach(context->gpu, at, sizeof(Word), true, why);
+    if (pieces.size() == 1) return use(std::atomic_ref(*reinterpret_cast<Word*>(pieces[0].data)));
+    context->Fail(kIllegalAddress, "a wait kernel: " + why);
+    return 0;
+  }
+  uint32_t Load(const Flag* flag) const {
+    return With<uint32_t>(flag, [](auto word) { return word.load(std::memory_order_acquire); });
+  }
+  void Store(const Flag* flag, uint32_t value) const {
+    With<uint32_t>(flag, [value](auto word) {
+      word.store(value, std::memory_order_release);
+      return value;
+    });
+  }
+  uint64_t Started(uint64_t address) const {
+    return With<uint64_t>(reinterpret_cast<const void*>(address),
+                          [](auto word) { return word.load(std::memory_order_acquire); });
+  }
+  void RaiseStarted(uint64_t address, uint64_t start) const {
+    With<uint64_t>(reinterpret_cast<const void*>(address), [start](auto word) {
+      uint64_t before = word.load();
+      while (before < start && !word.compare_exchange_weak(before, start)) {
+      }
+      return start;
+    });
+  }
+  void CopyByKernel(CUdeviceptr to, CUdeviceptr from, size_t bytes) const {
+    std::vector<uint8_t> copied(bytes);
+    if (softCudaRead(context->gpu, from, copied.data(), bytes)) {
+      softCudaWrite(context->gpu, to, copied.data(), bytes);
     }
-    keeps_ = pieces[0].keeps;
-    word_ = reinterpret_cast<Word*>(pieces[0].data);
   }
-  Word Load() const {
-    return word_ == nullptr ? 0 : std::atomic_ref<Word>(*word_).load(std::memory_order_acquire);
-  }
-  void Store(Word value) const {
-    if (word_ != nullptr) std::atomic_ref<Word>(*word_).store(value, std::memory_order_release);
-  }
-  void Raise(Word value) const {
-    Word before = Load();
-    while (word_ != nullptr && before < value &&
-           !std::atomic_ref<Word>(*word_).compare_exchange_weak(before, value)) {
-    }
-  }
-
- private:
-  std::shared_ptr<Backing> keeps_;
-  Word* word_ = nullptr;
 };
 
-uint32_t Load(Context& context, const Flag* flag) {
-  return Reachable<uint32_t>(context, flag).Load();
-}
-void Store(Context& context, Flag* flag, uint32_t value) {
-  Reachable<uint32_t>(context, flag).Store(value);
-}
-
-void RunGate(Context& context, const GateKernel& gate) {
-  const Reachable<uint64_t> started(context, reinterpret_cast<const void*>(gate.started));
-  const uint64_t begin = Now();
-  Patience patience;
-  while (!Reached(Load(context, gate.begun), gate.begun_value) && context.error == 0) {
-    if (Now() - begin > gate.limits.longest_ns) {
-      Store(context, gate.expired, 1);
-      return;
-    }
-    patience.Sleep();
-  }
-  const uint64_t reached = Now();
-  uint64_t held_up = 0;
-  while (!Reached(Load(context, gate.ready), gate.value) && context.error == 0) {
-    const uint64_t now = Now();
-    if (held_up == 0 && started.Load() > gate.start) held_up = now;
-    const bool gives_way = held_up != 0 && now - held_up > gate.limits.held_up_ns;
-    if (gives_way || now - reached > gate.limits.alone_ns) {
-      if (gives_way) Store(context, gate.held_up, 1);
-      Store(context, gate.late, gate.value);
-      return;
-    }
-    patience.Sleep();
-  }
-}
-
-// Returns whether the message is complete.
-bool RunPull(Context& context, const ExchangeKernel::Pull& pull) {
-  if (!Reached(Load(context, pull.copied), pull.value)) return false;
-  if (Load(context, pull.late) == pull.value) {
-    const uint32_t ready = Load(context, pull.ready);
-    if (!Reached(ready, pull.value)) return false;
-    std::vector<uint8_t> bytes(pull.bytes);
-    if (ready - pull.value < sendrecv::kReleased &&
-        softCudaRead(context.gpu, pull.from, bytes.data(), bytes.size())) {
-      softCudaWrite(context.gpu, pull.to, bytes.data(), bytes.size());
-    }
-  }
-  Store(context, pull.done, pull.value);
-  return true;
-}
-
-void RunExchange(Context& context, const ExchangeKernel& exchange) {
-  if (exchange.start != 0) {
-    Reachable<uint64_t>(context, reinterpret_cast<const void*>(exchange.started))
-        .Raise(exchange.start);
-  }
-  for (uint32_t i = 0; i < exchange.raise_count; ++i) {
-    Store(context, exchange.raises[i].flag, exchange.raises[i].value);
-  }
-  std::vector<ExchangeKernel::Pull> pulls(exchange.pulls.begin(),
-                                          exchange.pulls.begin() + exchange.pull_count);
-  std::vector<ExchangeKernel::Value> waits(exchange.waits.begin(),
-                                           exchange.waits.begin() + exchange.wait_count);
-  const uint64_t begin = Now();
-  Patience patience;
-  while (context.error == 0) {
-    std::erase_if(pulls, [&](const auto& pull) { return RunPull(context, pull); });
-    std::erase_if(waits,
-                  [&](const auto& wait) { return Reached(Load(context, wait.flag), wait.value); });
-    if (pulls.empty() && waits.empty()) break;
-    if (Now() - begin > exchange.longest_ns) {
-      Store(context, exchange.expired, 1);
-      break;
-    }
-    patience.Sleep();
-  }
-  if (exchange.collected_count != 0) {
-    Store(context, exchange.collected.flag, exchange.collected.value);
-  }
+// Returns what looks at a kernel's flags until it ends or the context has an error. A graph may run
+// it several times.
+template <typename Soft>
+std::function<void()> Running(const Context& context, const Soft& kernel) {
+  return [&context, kernel] {
+    Soft own = kernel;
+    if constexpr (requires { own.Begin(); }) own.Begin();
+    for (Patience patience; context.error == 0 && !own.Ends(Now());) patience.Sleep();
+  };
 }
 
 }  // namespace
@@ -324,13 +265,11 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
   } else if (!one_warp) {
     return kInvalidValue;
   } else if (function == FunctionOf(context, Kernel::kGate)) {
-    GateKernel gate;
-    std::memcpy(static_cast<void*>(&gate), parameters[0], sizeof(gate));
-    operation.run = [&context, gate] { RunGate(context, gate); };
+    const auto& gate = *static_cast<const GateKernel*>(parameters[0]);
+    operation.run = Running(context, sendrecv::SoftGate(KernelView{&context}, gate));
   } else if (function == FunctionOf(context, Kernel::kExchange)) {
-    ExchangeKernel exchange;
-    std::memcpy(static_cast<void*>(&exchange), parameters[0], sizeof(exchange));
-    operation.run = [&context, exchange] { RunExchange(context, exchange); };
+    const auto& exchange = *static_cast<const ExchangeKernel*>(parameters[0]);
+    operation.run = Running(context, sendrecv::SoftExchange(KernelView{&context}, exchange));
   } else {
     return kInvalidHandle;
   }

@@ -40,6 +40,19 @@ struct CudaOptions {
   bool Lacks(const char* feature) const { return lacks.contains(feature); }
 };
 
+// Opens a file that another process has open, if it still is the one with this inode. -1: it is
+// not.
+inline int OpenFileOf(int process, int fd, uint64_t inode) {
+  const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(fd);
+  const int opened = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  struct stat about = {};
+  if (opened >= 0 && (fstat(opened, &about) != 0 || about.st_ino != inode)) {
+    close(opened);
+    return -1;
+  }
+  return opened;
+}
+
 // A list 'function:n,function:n'. The n-th call of each function is refused once.
 class Refusals {
  public:

@@ -244,15 +244,8 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandle in, unsigned
   static auto* const opening = new std::mutex;
   const std::scoped_lock lock(*opening);
   if ((*pointer = Memory::Get().AddReference(handle.inode, gpu)) != 0) return kCudaSuccess;
-  const std::string path =
-      "/proc/" + std::to_string(handle.process) + "/fd/" + std::to_string(handle.fd);
-  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  struct stat about = {};
-  std::shared_ptr<Backing> backing;
-  // The descriptor's number may belong to another file by now.
-  if (fd >= 0 && fstat(fd, &about) == 0 && about.st_ino == handle.inode) {
-    backing = Backing::Open(fd);
-  }
+  const int fd = OpenFileOf(handle.process, handle.fd, handle.inode);
+  std::shared_ptr<Backing> backing = fd < 0 ? nullptr : Backing::Open(fd);
   if (fd >= 0) close(fd);
   if (backing == nullptr || backing->freed()) return kInvalidValue;
   if (backing->gpu() != gpu && options.Lacks("peer")) return kPeerAccessUnsupported;

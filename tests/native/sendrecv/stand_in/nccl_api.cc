@@ -93,11 +93,6 @@ ncclResult_t End(const std::shared_ptr<Comm>& comm) {
 
 }  // namespace
 
-bool Refuses(const char* function) {
-  static auto* const refusals = new Refusals("SOFT_NCCL_REFUSE");
-  return refusals->Refuses(function);
-}
-
 std::shared_ptr<Comm> ReadyComm(const ncclComm* handle) {
   std::shared_ptr<Comm> comm = FindComm(handle);
   const bool ready = comm != nullptr && comm->ready && !comm->finalized;
@@ -110,7 +105,6 @@ SOFT_NCCL(ncclGetVersion, (int* version)) {
 }
 
 SOFT_NCCL(ncclCommGetAsyncError, (ncclComm_t handle, ncclResult_t* error)) {
-  SOFT_NCCL_ENTER();
   const std::shared_ptr<Comm> comm = FindComm(handle);
   if (comm == nullptr) return kNcclInvalidArgument;
   *error = comm->error;
@@ -118,7 +112,6 @@ SOFT_NCCL(ncclCommGetAsyncError, (ncclComm_t handle, ncclResult_t* error)) {
 }
 
 SOFT_NCCL(ncclCommCount, (const ncclComm_t handle, int* ranks)) {
-  SOFT_NCCL_ENTER();
   const std::shared_ptr<Comm> comm = ReadyComm(handle);
   if (comm == nullptr) return kNcclInvalidArgument;
   *ranks = comm->ranks;
@@ -126,7 +119,6 @@ SOFT_NCCL(ncclCommCount, (const ncclComm_t handle, int* ranks)) {
 }
 
 SOFT_NCCL(ncclCommUserRank, (const ncclComm_t handle, int* rank)) {
-  SOFT_NCCL_ENTER();
   const std::shared_ptr<Comm> comm = ReadyComm(handle);
   if (comm == nullptr) return kNcclInvalidArgument;
   *rank = comm->rank;
@@ -134,7 +126,6 @@ SOFT_NCCL(ncclCommUserRank, (const ncclComm_t handle, int* rank)) {
 }
 
 SOFT_NCCL(ncclCommCuDevice, (const ncclComm_t handle, int* gpu)) {
-  SOFT_NCCL_ENTER();
   const std::shared_ptr<Comm> comm = ReadyComm(handle);
   if (comm == nullptr) return kNcclInvalidArgument;
   *gpu = comm->gpu;
@@ -142,7 +133,6 @@ SOFT_NCCL(ncclCommCuDevice, (const ncclComm_t handle, int* gpu)) {
 }
 
 SOFT_NCCL(ncclMemAlloc, (void** pointer, size_t bytes)) {
-  SOFT_NCCL_ENTER();
   CUdeviceptr address = 0;
   if (AllocateShared(&address, bytes) != kCudaSuccess) return kNcclUnhandledCudaError;
   *pointer = reinterpret_cast<void*>(address);
@@ -150,7 +140,6 @@ SOFT_NCCL(ncclMemAlloc, (void** pointer, size_t bytes)) {
 }
 
 SOFT_NCCL(ncclMemFree, (void* pointer)) {
-  SOFT_NCCL_ENTER();
   CUdeviceptr base = 0;
   size_t bytes = 0;
   if (cuMemGetAddressRange_v2(&base, &bytes, AddressOf(pointer)) != kCudaSuccess ||
@@ -163,7 +152,6 @@ SOFT_NCCL(ncclMemFree, (void* pointer)) {
 
 SOFT_NCCL(ncclCommRegister,
           (const ncclComm_t handle, void* buffer, size_t bytes, void** registration)) {
-  SOFT_NCCL_ENTER();
   const std::shared_ptr<Comm> comm = ReadyComm(handle);
   if (comm == nullptr || buffer == nullptr) return kNcclInvalidArgument;
   comm->registered[buffer] = bytes;
@@ -173,7 +161,6 @@ SOFT_NCCL(ncclCommRegister,
 }
 
 SOFT_NCCL(ncclCommDeregister, (const ncclComm_t handle, void* registration)) {
-  SOFT_NCCL_ENTER();
   const std::shared_ptr<Comm> comm = FindComm(handle);
   if (comm == nullptr) return kNcclInvalidArgument;
   comm->registered.erase(registration);
@@ -198,7 +185,6 @@ const char* acts::ncclGetLastError(ncclComm_t /*comm*/) { return LastFailure(); 
 
 // How communicators are created and ended.
 SOFT_NCCL(ncclGetUniqueId, (ncclUniqueId * id)) {
-  SOFT_NCCL_ENTER();
   Place place;
   if (!Segment::Create(place)) return Fail(kNcclSystemError, "no memory for a segment");
   *id = {};
@@ -207,25 +193,21 @@ SOFT_NCCL(ncclGetUniqueId, (ncclUniqueId * id)) {
 }
 
 SOFT_NCCL(ncclCommInitRank, (ncclComm_t * comm, int ranks, ncclUniqueId id, int rank)) {
-  SOFT_NCCL_ENTER();
   return Begin(comm, ranks, id, rank, nullptr);
 }
 
 SOFT_NCCL(ncclCommInitRankConfig,
           (ncclComm_t * comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config)) {
-  SOFT_NCCL_ENTER();
   return Begin(comm, ranks, id, rank, config);
 }
 
 SOFT_NCCL(ncclCommInitRankScalable, (ncclComm_t * comm, int ranks, int rank, int ids,
                                      ncclUniqueId* id, ncclConfig_t* config)) {
-  SOFT_NCCL_ENTER();
   if (ids < 1 || ids > ranks) return FailGroup(kNcclInvalidArgument);
   return Begin(comm, ranks, id[0], rank, config);
 }
 
 SOFT_NCCL(ncclCommInitAll, (ncclComm_t * comms, int gpus, const int* list)) {
-  SOFT_NCCL_ENTER();
   Place place;
   if (gpus < 1) return kNcclInvalidArgument;
   if (!Segment::Create(place)) return Fail(kNcclSystemError, "no memory for a segment");
@@ -248,7 +230,6 @@ SOFT_NCCL(ncclCommInitAll, (ncclComm_t * comms, int gpus, const int* list)) {
 
 SOFT_NCCL(ncclCommSplit,
           (ncclComm_t handle, int color, int key, ncclComm_t* made, ncclConfig_t* config)) {
-  SOFT_NCCL_ENTER();
   const std::shared_ptr<Comm> parent = ReadyComm(handle);
   if (parent == nullptr || color < kNcclNoColor) return FailGroup(kNcclInvalidArgument);
   Vote vote;
@@ -260,7 +241,6 @@ SOFT_NCCL(ncclCommSplit,
 
 SOFT_NCCL(ncclCommShrink, (ncclComm_t handle, int* excluded, int count, ncclComm_t* made,
                            ncclConfig_t* config, int flags)) {
-  SOFT_NCCL_ENTER();
   const std::shared_ptr<Comm> parent = ReadyComm(handle);
   if (parent == nullptr || excluded == nullptr || count < 1) return FailGroup(kNcclInvalidArgument);
   Vote vote;
@@ -290,7 +270,6 @@ SOFT_NCCL(ncclCommGetUniqueId, (ncclComm_t comm, ncclUniqueId* id)) {
 
 SOFT_NCCL(ncclCommGrow, (ncclComm_t handle, int ranks, const ncclUniqueId* id, int rank,
                          ncclComm_t* made, ncclConfig_t* config)) {
-  SOFT_NCCL_ENTER();
   if (handle == nullptr) {
     return id == nullptr ? FailGroup(kNcclInvalidArgument) : Begin(made, ranks, *id, rank, config);
   }
@@ -318,7 +297,6 @@ SOFT_NCCL(ncclCommGrow, (ncclComm_t handle, int ranks, const ncclUniqueId* id, i
 }
 
 SOFT_NCCL(ncclCommRevoke, (ncclComm_t handle, int flags)) {
-  SOFT_NCCL_ENTER();
   if (handle == nullptr) return kNcclSuccess;
   const std::shared_ptr<Comm> comm = FindComm(handle);
   if (comm == nullptr || flags != 0 || comm->finalized || comm->revoked.exchange(true)) {
@@ -332,21 +310,18 @@ SOFT_NCCL(ncclCommRevoke, (ncclComm_t handle, int flags)) {
 }
 
 SOFT_NCCL(ncclCommFinalize, (ncclComm_t handle)) {
-  SOFT_NCCL_ENTER();
   const std::shared_ptr<Comm> comm = ReadyComm(handle);
   if (comm == nullptr || comm->finalized.exchange(true)) return kNcclInvalidArgument;
   return cuEventSynchronize(comm->last) == kCudaSuccess ? kNcclSuccess : kNcclUnhandledCudaError;
 }
 
 SOFT_NCCL(ncclCommDestroy, (ncclComm_t handle)) {
-  SOFT_NCCL_ENTER();
   if (handle == nullptr) return kNcclSuccess;
   const std::shared_ptr<Comm> comm = FindComm(handle);
   return comm == nullptr ? kNcclInvalidArgument : End(comm);
 }
 
 SOFT_NCCL(ncclCommAbort, (ncclComm_t handle)) {
-  SOFT_NCCL_ENTER();
   if (handle == nullptr) return kNcclSuccess;
   const std::shared_ptr<Comm> comm = FindComm(handle);
   if (comm == nullptr) return kNcclInvalidArgument;

@@ -47,18 +47,6 @@ uint8_t* Map(int fd, size_t bytes) {
   return data == MAP_FAILED ? nullptr : static_cast<uint8_t*>(data);
 }
 
-int OpenPlace(const Place& place) {
-  const std::string path =
-      "/proc/" + std::to_string(place.process) + "/fd/" + std::to_string(place.fd);
-  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  struct stat about = {};
-  if (fd >= 0 && (fstat(fd, &about) != 0 || about.st_ino != place.inode)) {
-    close(fd);
-    return -1;
-  }
-  return fd;
-}
-
 }  // namespace
 
 ncclResult_t Fail(ncclResult_t result, const std::string& why) {
@@ -145,13 +133,11 @@ ncclResult_t Join(Comm& comm, const Place& place, int ranks, int rank) {
   for (int each = 0; each < ranks; ++each) {
     if (each == rank || comm.segment->member(each).gpu != comm.gpu) continue;
     // nccltune-bench checks it itself, or lets ranks share a GPU.
-    if (CommObserver::makers.observer != nullptr) break;
+    if (CommObserver::make != nullptr) break;
     return Fail(kNcclInvalidUsage, "Duplicate GPU detected : rank " + std::to_string(rank) +
                                        " and rank " + std::to_string(each));
   }
-  if (CommObserver::makers.observer != nullptr) {
-    comm.observer = CommObserver::makers.observer(comm);
-  }
+  if (CommObserver::make != nullptr) comm.observer = CommObserver::make(comm);
   comm.ready = true;
   return kNcclSuccess;
 }
@@ -279,7 +265,7 @@ std::shared_ptr<Segment> Segment::Open(const Place& place, int ranks) {
   if (const std::shared_ptr<Segment> segment = mine.lock()) {
     return segment->ranks_ == ranks ? segment : nullptr;
   }
-  const int fd = OpenPlace(place);
+  const int fd = OpenFileOf(place.process, place.fd, place.inode);
   if (fd < 0) return nullptr;
   uint8_t* data = Map(fd, sizeof(SegmentHeader));
   size_t bytes = 0;

@@ -10,10 +10,6 @@
 // call.
 #define SOFT_NCCL(name, parameters) ncclResult_t acts::name parameters
 
-#define SOFT_NCCL_ENTER() \
-  const Spared spared;    \
-  if (Refuses(__func__)) return Fail(kNcclSystemError, "SOFT_NCCL_REFUSE asked for it")
-
 namespace nccltune::soft {
 
 // The memory that the ranks of a communicator of the NCCL stand-in share: which ranks have joined,
@@ -220,13 +216,9 @@ struct Task {
   bool is_collective() const { return kind == TaskKind::kCollective; }
 };
 
-// What the NCCL of the tests of nccltune-bench does in addition: all reductions, plugins, and
-// faults. Without it, NCCL only adds, and only all-reduces and broadcasts move data.
+// What the NCCL of the tests of nccltune-bench does in addition: plugins and faults.
 class CommObserver {
  public:
-  // `inputs`: those of a chunk, by rank. `at`: where in it the reduced bytes begin.
-  using Inputs = std::vector<std::vector<uint8_t>>;
-
   virtual ~CommObserver() = default;
   // Called before a group is enqueued. Its error is that of the group.
   virtual ncclResult_t Launch(const std::vector<Task>& tasks, bool captured) = 0;
@@ -234,18 +226,11 @@ class CommObserver {
   // the last piece of the result begins; 0: none.
   virtual void Begin(size_t bytes) = 0;
   virtual void End(size_t bytes, CUdeviceptr last) = 0;
-  virtual void Scale(const Task& task, std::vector<uint8_t>* input) = 0;
-  virtual void Reduce(const Task& task, const Inputs& inputs, size_t at,
-                      std::vector<uint8_t>* result) = 0;
   // Called when the communicator ends. Graphs may still run its kernels.
   virtual void Close() = 0;
 
-  // Make an observer of a communicator, and read a scalar. Null in most tests.
-  struct Makers {
-    std::shared_ptr<CommObserver> (*observer)(Comm& comm) = nullptr;
-    double (*scalar)(ncclDataType_t type, const void* scalar) = nullptr;
-  };
-  static Makers makers;
+  // Makes an observer of a communicator. Null in most tests.
+  static inline std::shared_ptr<CommObserver> (*make)(Comm& comm) = nullptr;
 };
 
 // The size that NCCL's tuner sees.
@@ -261,7 +246,6 @@ struct Kernel {
 
 // Returns the bytes of one element; 0: unknown type.
 size_t SizeOf(ncclDataType_t type);
-bool CanAdd(ncclDataType_t type);
 
 // Enqueues all tasks that a group has for one communicator.
 ncclResult_t Launch(const std::shared_ptr<Comm>& comm, std::vector<Task> tasks);
@@ -308,9 +292,6 @@ class Spared {
   Spared(const Spared&) = delete;
   Spared& operator=(const Spared&) = delete;
 };
-
-// Returns whether SOFT_NCCL_REFUSE selects this call. Its names have no prefix p.
-bool Refuses(const char* function);
 
 // Operators and registrations that were not released.
 inline std::atomic<long> live_objects{0};

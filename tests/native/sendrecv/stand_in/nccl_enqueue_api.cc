@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups, messages and collectives.
+#include "bench/nccl/pattern.h"
 #include "sendrecv/stand_in/nccl_comm.h"
 #include "standard.h"
 
@@ -66,7 +67,6 @@ class Operation {
   }
 
   bool well() const { return result_ == kNcclSuccess; }
-  bool observed() const { return well() && comm_->observer != nullptr; }
   Comm& comm() const { return *comm_; }
   size_t element() const { return SizeOf(type_); }
 
@@ -94,24 +94,16 @@ class Operation {
 }  // namespace
 
 SOFT_NCCL(ncclGroupStart, ()) {
-  SOFT_NCCL_ENTER();
   StartGroup();
   return kNcclSuccess;
 }
 
-SOFT_NCCL(ncclGroupEnd, ()) {
-  SOFT_NCCL_ENTER();
-  return EndGroup();
-}
+SOFT_NCCL(ncclGroupEnd, ()) { return EndGroup(); }
 
-SOFT_NCCL(ncclGroupSimulateEnd, (ncclSimInfo_t * info)) {
-  SOFT_NCCL_ENTER();
-  return EndGroup(info);
-}
+SOFT_NCCL(ncclGroupSimulateEnd, (ncclSimInfo_t * info)) { return EndGroup(info); }
 
 SOFT_NCCL(ncclSend, (const void* from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                      CUstream stream)) {
-  SOFT_NCCL_ENTER();
   Operation operation(comm, type, peer, stream);
   if (operation.well()) all_sends.fetch_add(1);
   operation.Send(AddressOf(from), count, peer);
@@ -120,7 +112,6 @@ SOFT_NCCL(ncclSend, (const void* from, size_t count, ncclDataType_t type, int pe
 
 SOFT_NCCL(ncclRecv, (void* to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                      CUstream stream)) {
-  SOFT_NCCL_ENTER();
   Operation operation(comm, type, peer, stream);
   if (operation.well()) all_receives.fetch_add(1);
   operation.Receive(AddressOf(to), count, peer);
@@ -130,7 +121,6 @@ SOFT_NCCL(ncclRecv, (void* to, size_t count, ncclDataType_t type, int peer, nccl
 // As in NCCL, these collectives are messages in the queues of ncclSend and ncclRecv.
 SOFT_NCCL(ncclAlltoAll, (const void* from, void* to, size_t count, ncclDataType_t type,
                          ncclComm_t comm, CUstream stream)) {
-  SOFT_NCCL_ENTER();
   Operation operation(comm, type, 0, stream);
   const size_t bytes = count * operation.element();
   for (int rank = 0; operation.well() && rank < operation.comm().ranks; ++rank) {
@@ -142,7 +132,6 @@ SOFT_NCCL(ncclAlltoAll, (const void* from, void* to, size_t count, ncclDataType_
 
 SOFT_NCCL(ncclGather, (const void* from, void* to, size_t count, ncclDataType_t type, int root,
                        ncclComm_t comm, CUstream stream)) {
-  SOFT_NCCL_ENTER();
   Operation operation(comm, type, root, stream);
   operation.Send(AddressOf(from), count, root);
   const size_t bytes = count * operation.element();
@@ -155,7 +144,6 @@ SOFT_NCCL(ncclGather, (const void* from, void* to, size_t count, ncclDataType_t 
 
 SOFT_NCCL(ncclScatter, (const void* from, void* to, size_t count, ncclDataType_t type, int root,
                         ncclComm_t comm, CUstream stream)) {
-  SOFT_NCCL_ENTER();
   Operation operation(comm, type, root, stream);
   const size_t bytes = count * operation.element();
   const bool sends = operation.well() && operation.comm().rank == root;
@@ -166,24 +154,18 @@ SOFT_NCCL(ncclScatter, (const void* from, void* to, size_t count, ncclDataType_t
   return operation.End();
 }
 
-// Without an observer an operator of the application is treated as a sum.
 SOFT_NCCL(ncclAllReduce, (const void* from, void* to, size_t count, ncclDataType_t type,
                           ncclRedOp_t op, ncclComm_t comm, CUstream stream)) {
-  SOFT_NCCL_ENTER();
   Operation operation(comm, type, 0, stream);
   operation.CheckOperator(op);
-  const bool adds = (op == kNcclSum || op >= kNcclBuiltInOps) && CanAdd(type);
   const size_t bytes = count * operation.element();
-  if (adds || operation.observed()) {
-    operation.Collect("AllReduce", from, to, bytes, bytes, {{Part::kReduced, 0, 0, bytes}},
-                      kAllRanks, op);
-  }
+  operation.Collect("AllReduce", from, to, bytes, bytes, {{Part::kReduced, 0, 0, bytes}}, kAllRanks,
+                    op);
   return operation.End();
 }
 
 SOFT_NCCL(ncclBroadcast, (const void* from, void* to, size_t count, ncclDataType_t type, int root,
                           ncclComm_t comm, CUstream stream)) {
-  SOFT_NCCL_ENTER();
   Operation operation(comm, type, root, stream);
   const size_t bytes = count * operation.element();
   operation.Collect("Broadcast", from, to, bytes, bytes, {{root, 0, 0, bytes}}, root);
@@ -195,12 +177,10 @@ SOFT_NCCL(ncclBcast, (void* buffer, size_t count, ncclDataType_t type, int root,
   return acts::ncclBroadcast(buffer, buffer, count, type, root, comm, stream);
 }
 
-// Without an observer the arguments of these functions are checked, but no data is moved.
 SOFT_NCCL(ncclAllGather, (const void* from, void* to, size_t count, ncclDataType_t type,
                           ncclComm_t comm, CUstream stream)) {
-  SOFT_NCCL_ENTER();
   Operation operation(comm, type, 0, stream);
-  if (operation.observed()) {
+  if (operation.well()) {
     const size_t bytes = count * operation.element();
     const auto ranks = static_cast<size_t>(operation.comm().ranks);
     std::vector<Part> parts;
@@ -214,10 +194,9 @@ SOFT_NCCL(ncclAllGather, (const void* from, void* to, size_t count, ncclDataType
 
 SOFT_NCCL(ncclReduce, (const void* from, void* to, size_t count, ncclDataType_t type,
                        ncclRedOp_t op, int root, ncclComm_t comm, CUstream stream)) {
-  SOFT_NCCL_ENTER();
   Operation operation(comm, type, root, stream);
   operation.CheckOperator(op);
-  if (operation.observed()) {
+  if (operation.well()) {
     const size_t bytes = count * operation.element();
     std::vector<Part> parts;
     if (operation.comm().rank == root) parts = {{Part::kReduced, 0, 0, bytes}};
@@ -228,10 +207,9 @@ SOFT_NCCL(ncclReduce, (const void* from, void* to, size_t count, ncclDataType_t 
 
 SOFT_NCCL(ncclReduceScatter, (const void* from, void* to, size_t count, ncclDataType_t type,
                               ncclRedOp_t op, ncclComm_t comm, CUstream stream)) {
-  SOFT_NCCL_ENTER();
   Operation operation(comm, type, 0, stream);
   operation.CheckOperator(op);
-  if (operation.observed()) {
+  if (operation.well()) {
     const size_t bytes = count * operation.element();
     const Comm& all = operation.comm();
     operation.Collect("ReduceScatter", from, to, static_cast<size_t>(all.ranks) * bytes, bytes,
@@ -244,81 +222,41 @@ SOFT_NCCL(ncclReduceScatter, (const void* from, void* to, size_t count, ncclData
 SOFT_NCCL(ncclPutSignal, (const void* /*from*/, size_t /*count*/, ncclDataType_t type, int peer,
                           void* /*window*/, size_t /*offset*/, int /*signal*/, int /*context*/,
                           unsigned /*flags*/, ncclComm_t comm, CUstream stream)) {
-  SOFT_NCCL_ENTER();
   return Operation(comm, type, peer, stream).End();
 }
 
 SOFT_NCCL(ncclSignal, (int peer, int /*signal*/, int /*context*/, unsigned /*flags*/,
                        ncclComm_t comm, CUstream stream)) {
-  SOFT_NCCL_ENTER();
   return Operation(comm, kNcclInt8, peer, stream).End();
 }
 
 SOFT_NCCL(ncclWaitSignal, (int /*count*/, ncclWaitSignalDesc_t* /*descriptors*/, ncclComm_t comm,
                            CUstream stream)) {
-  SOFT_NCCL_ENTER();
   return Operation(comm, kNcclInt8, 0, stream).End();
 }
 
 // A bad configuration makes the whole group fail.
-#define SOFT_NCCL_WITH_CONFIG(name, parameters, arguments)                       \
-  SOFT_NCCL(name##Config, parameters) {                                          \
+#define SOFT_NCCL_WITH_CONFIG(F, name, parameters, arguments)                    \
+  SOFT_NCCL(name##Config, SOFT_NCCL_MORE parameters) {                           \
     const bool well = config == nullptr || config->magic == 0xcafebeef;          \
     if (!well) return FailGroup(Fail(kNcclInvalidArgument, "no configuration")); \
     return acts::name arguments;                                                 \
   }
-SOFT_NCCL_WITH_CONFIG(ncclAllGather,
-                      (const void* from, void* to, size_t count, ncclDataType_t type,
-                       ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config),
-                      (from, to, count, type, comm, stream))
-SOFT_NCCL_WITH_CONFIG(ncclAllReduce,
-                      (const void* from, void* to, size_t count, ncclDataType_t type,
-                       ncclRedOp_t op, ncclComm_t comm, CUstream stream,
-                       const ncclCollConfig_t* config),
-                      (from, to, count, type, op, comm, stream))
-SOFT_NCCL_WITH_CONFIG(ncclAlltoAll,
-                      (const void* from, void* to, size_t count, ncclDataType_t type,
-                       ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config),
-                      (from, to, count, type, comm, stream))
-SOFT_NCCL_WITH_CONFIG(ncclBroadcast,
-                      (const void* from, void* to, size_t count, ncclDataType_t type, int root,
-                       ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config),
-                      (from, to, count, type, root, comm, stream))
-SOFT_NCCL_WITH_CONFIG(ncclGather,
-                      (const void* from, void* to, size_t count, ncclDataType_t type, int root,
-                       ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config),
-                      (from, to, count, type, root, comm, stream))
-SOFT_NCCL_WITH_CONFIG(ncclReduce,
-                      (const void* from, void* to, size_t count, ncclDataType_t type,
-                       ncclRedOp_t op, int root, ncclComm_t comm, CUstream stream,
-                       const ncclCollConfig_t* config),
-                      (from, to, count, type, op, root, comm, stream))
-SOFT_NCCL_WITH_CONFIG(ncclReduceScatter,
-                      (const void* from, void* to, size_t count, ncclDataType_t type,
-                       ncclRedOp_t op, ncclComm_t comm, CUstream stream,
-                       const ncclCollConfig_t* config),
-                      (from, to, count, type, op, comm, stream))
-SOFT_NCCL_WITH_CONFIG(ncclScatter,
-                      (const void* from, void* to, size_t count, ncclDataType_t type, int root,
-                       ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config),
-                      (from, to, count, type, root, comm, stream))
+SOFT_NCCL_CONFIGURED(SOFT_NCCL_WITH_CONFIG, )
 
 SOFT_NCCL(ncclRedOpCreatePreMulSum,
           (ncclRedOp_t * op, void* scalar, ncclDataType_t type, int residence, ncclComm_t handle)) {
-  SOFT_NCCL_ENTER();
   const std::shared_ptr<Comm> comm = ReadyComm(handle);
   if (comm == nullptr) return kNcclInvalidArgument;
-  const auto read = CommObserver::makers.scalar;
   // The scalar of another residence is read later, which is not supported.
-  if (read != nullptr && residence != kScalarHostImmediate) return kNcclInvalidArgument;
+  if (residence != kScalarHostImmediate) return kNcclInvalidArgument;
   *op = comm->next_op++;
-  comm->ops[*op] = read == nullptr ? 1 : read(type, scalar);
+  comm->ops[*op] = bench::Decode(static_cast<bench::Dtype>(type), scalar);
   ++live_objects;
   return kNcclSuccess;
 }
 
 SOFT_NCCL(ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t handle)) {
-  SOFT_NCCL_ENTER();
   const std::shared_ptr<Comm> comm = ReadyComm(handle);
   if (comm == nullptr || comm->ops.erase(op) == 0) return kNcclInvalidArgument;
   --live_objects;

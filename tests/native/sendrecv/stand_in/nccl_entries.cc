@@ -93,10 +93,7 @@ namespace acts {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #define SOFT_NCCL_NOTHING(name, parameters, arguments) \
-  __attribute__((weak)) ncclResult_t name parameters { \
-    SOFT_NCCL_ENTER();                                 \
-    return kNcclSuccess;                               \
-  }
+  __attribute__((weak)) ncclResult_t name parameters { return kNcclSuccess; }
 #define SOFT_NCCL_OTHER_NOTHING(type, name, parameters, arguments) \
   __attribute__((weak)) type name parameters { return Nothing<type>(); }
 SOFT_NCCL_FUNCTIONS(SOFT_NCCL_NOTHING)
@@ -113,6 +110,7 @@ SOFT_NCCL_OTHER_FUNCTIONS(SOFT_NCCL_OTHER_NOTHING)
 #define SOFT_NCCL_ENTRY(name, parameters, arguments)                               \
   extern "C" ncclResult_t name parameters __attribute__((weak, alias("p" #name))); \
   ncclResult_t p##name parameters {                                                \
+    const Spared spared;                                                           \
     if (!IsListed(#name)) return acts::name arguments;                             \
     const std::string line = SOFT_NCCL_TRACED(name, arguments);                    \
     const ncclResult_t result = acts::name arguments;                              \

@@ -41,24 +41,25 @@
   F(ncclSignal, (int peer, int signal, int context, unsigned flags, ncclComm_t comm, CUstream stream), (peer, signal, context, flags, comm, stream)) \
   F(ncclWaitSignal, (int count, ncclWaitSignalDesc_t* descriptors, ncclComm_t comm, CUstream stream), (count, descriptors, comm, stream))
 
+// The collectives that also exist with a configuration. G(F, name, parameters, arguments) is one of:
+#define SOFT_NCCL_PLAIN(F, name, parameters, arguments) F(name, parameters, arguments)
+#define SOFT_NCCL_CONFIG(F, name, parameters, arguments) F(name##Config, SOFT_NCCL_MORE parameters, SOFT_NCCL_AND arguments)
+#define SOFT_NCCL_MORE(...) (__VA_ARGS__, const ncclCollConfig_t* config)
+#define SOFT_NCCL_AND(...) (__VA_ARGS__, config)
+#define SOFT_NCCL_CONFIGURED(G, F) \
+  G(F, ncclAllGather, (const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm, CUstream stream), (from, to, count, type, comm, stream)) \
+  G(F, ncclAllReduce, (const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, CUstream stream), (from, to, count, type, op, comm, stream)) \
+  G(F, ncclAlltoAll, (const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm, CUstream stream), (from, to, count, type, comm, stream)) \
+  G(F, ncclBroadcast, (const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm, CUstream stream), (from, to, count, type, root, comm, stream)) \
+  G(F, ncclGather, (const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm, CUstream stream), (from, to, count, type, root, comm, stream)) \
+  G(F, ncclReduce, (const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm, CUstream stream), (from, to, count, type, op, root, comm, stream)) \
+  G(F, ncclReduceScatter, (const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, CUstream stream), (from, to, count, type, op, comm, stream)) \
+  G(F, ncclScatter, (const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm, CUstream stream), (from, to, count, type, root, comm, stream))
+
 #define SOFT_NCCL_COLLECTIVES(F) \
-  F(ncclAllGather, (const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm, CUstream stream), (from, to, count, type, comm, stream)) \
-  F(ncclAllReduce, (const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, CUstream stream), (from, to, count, type, op, comm, stream)) \
-  F(ncclAlltoAll, (const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm, CUstream stream), (from, to, count, type, comm, stream)) \
+  SOFT_NCCL_CONFIGURED(SOFT_NCCL_PLAIN, F) \
+  SOFT_NCCL_CONFIGURED(SOFT_NCCL_CONFIG, F) \
   F(ncclBcast, (void* buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm, CUstream stream), (buffer, count, type, root, comm, stream)) \
-  F(ncclBroadcast, (const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm, CUstream stream), (from, to, count, type, root, comm, stream)) \
-  F(ncclGather, (const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm, CUstream stream), (from, to, count, type, root, comm, stream)) \
-  F(ncclReduce, (const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm, CUstream stream), (from, to, count, type, op, root, comm, stream)) \
-  F(ncclReduceScatter, (const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, CUstream stream), (from, to, count, type, op, comm, stream)) \
-  F(ncclScatter, (const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm, CUstream stream), (from, to, count, type, root, comm, stream)) \
-  F(ncclAllGatherConfig, (const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config), (from, to, count, type, comm, stream, config)) \
-  F(ncclAllReduceConfig, (const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config), (from, to, count, type, op, comm, stream, config)) \
-  F(ncclAlltoAllConfig, (const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config), (from, to, count, type, comm, stream, config)) \
-  F(ncclBroadcastConfig, (const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config), (from, to, count, type, root, comm, stream, config)) \
-  F(ncclGatherConfig, (const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config), (from, to, count, type, root, comm, stream, config)) \
-  F(ncclReduceConfig, (const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config), (from, to, count, type, op, root, comm, stream, config)) \
-  F(ncclReduceScatterConfig, (const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config), (from, to, count, type, op, comm, stream, config)) \
-  F(ncclScatterConfig, (const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config), (from, to, count, type, root, comm, stream, config)) \
   F(ncclRedOpCreatePreMulSum, (ncclRedOp_t* op, void* scalar, ncclDataType_t type, int residence, ncclComm_t comm), (op, scalar, type, residence, comm)) \
   F(ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t comm), (op, comm))
 

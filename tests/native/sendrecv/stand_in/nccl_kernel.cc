@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "bench/nccl/pattern.h"
 #include "sendrecv/stand_in/cuda_options.h"
 #include "sendrecv/stand_in/nccl_comm.h"
 #include "standard.h"
 
 namespace nccltune::soft {
 namespace {
+
+using bench::Decode;
+using bench::Dtype;
+using bench::Encode;
+using bench::Redop;
 
 // Large, because the ranks wait for each other in each chunk.
 constexpr size_t kChunk = Segment::kCollectiveCapacity;
@@ -113,79 +119,94 @@ void RunMessages(Comm& comm, const std::vector<Task>& tasks) {
   }
 }
 
-// Writes all bytes. Returns false if the communicator is aborted.
-bool Put(Comm& comm, int peer, const uint8_t* data, size_t bytes) {
-  PipeEnd pipe = comm.segment->Collective(comm.rank, peer);
+// Moves all bytes of one rank for another through their pipe. Returns false if the communicator is
+// aborted.
+template <bool kPuts>
+bool Move(Comm& comm, int peer, uint8_t* data, size_t bytes) {
+  PipeEnd pipe =
+      kPuts ? comm.segment->Collective(comm.rank, peer) : comm.segment->Collective(peer, comm.rank);
   Patience patience;
   while (bytes > 0) {
     if (Stops(comm)) return false;
     uint8_t* at = nullptr;
-    const size_t part = pipe.ToWrite(bytes, at);
+    const size_t part = kPuts ? pipe.ToWrite(bytes, at) : pipe.ToRead(bytes, at);
     if (part == 0) patience.Sleep();
-    std::memcpy(at, data, part);
-    pipe.Wrote(part, true);
+    if constexpr (kPuts) {
+      std::memcpy(at, data, part);
+      pipe.Wrote(part, true);
+    } else {
+      std::memcpy(data, at, part);
+      pipe.Read(part, true);
+    }
     data += part;
     bytes -= part;
   }
   return true;
 }
 
-bool Take(Comm& comm, int peer, uint8_t* data, size_t bytes) {
-  PipeEnd pipe = comm.segment->Collective(peer, comm.rank);
-  Patience patience;
-  while (bytes > 0) {
-    if (Stops(comm)) return false;
-    uint8_t* at = nullptr;
-    const size_t part = pipe.ToRead(bytes, at);
-    if (part == 0) patience.Sleep();
-    std::memcpy(data, at, part);
-    pipe.Read(part, true);
-    data += part;
-    bytes -= part;
-  }
-  return true;
+using Inputs = std::vector<std::vector<uint8_t>>;  // of a chunk, by rank
+
+double Rounded(Dtype dtype, double number) {
+  unsigned char stored[8];
+  Encode(dtype, number, stored);
+  return Decode(dtype, stored);
 }
 
-template <typename Element>
-void AddAs(uint8_t* sum, const uint8_t* more, size_t bytes) {
-  for (size_t at = 0; at < bytes; at += sizeof(Element)) {
-    Element left;
-    Element right;
-    std::memcpy(&left, sum + at, sizeof left);
-    std::memcpy(&right, more + at, sizeof right);
-    left = static_cast<Element>(left + right);
-    std::memcpy(sum + at, &left, sizeof left);
-  }
+Redop RedopOf(const Task& task) {
+  return task.op < kNcclBuiltInOps ? static_cast<Redop>(task.op) : Redop::kMulsum;
 }
 
-void Add(ncclDataType_t type, uint8_t* sum, const uint8_t* more, size_t bytes) {
-  switch (type) {
-    case kNcclInt8:
-    case kNcclUint8:
-      return AddAs<uint8_t>(sum, more, bytes);
-    case kNcclInt32:
-      return AddAs<uint32_t>(sum, more, bytes);
-    case kNcclUint64:
-      return AddAs<uint64_t>(sum, more, bytes);
-    case kNcclFloat32:
-      return AddAs<float>(sum, more, bytes);
+bool IsRealAverage(const Task& task) {
+  return RedopOf(task) == Redop::kAvg && bench::FormatOf(static_cast<Dtype>(task.type)).is_real;
+}
+
+double Combined(Redop redop, double one, double other) {
+  switch (redop) {
+    case Redop::kProd:
+      return one * other;
+    case Redop::kMax:
+      return std::max(one, other);
+    case Redop::kMin:
+      return std::min(one, other);
     default:
-      return AddAs<double>(sum, more, bytes);
+      return one + other;
   }
 }
 
-// Adds the ranks' values in the order of ranks, so that all ranks get the same sum.
-void AddAll(const Task& task, const CommObserver::Inputs& inputs, size_t at,
-            std::vector<uint8_t>* sum) {
-  std::memcpy(sum->data(), inputs[0].data() + at, sum->size());
-  for (size_t rank = 1; rank < inputs.size(); ++rank) {
-    Add(task.type, sum->data(), inputs[rank].data() + at, sum->size());
+void Scale(const Task& task, int ranks, std::vector<uint8_t>* input) {
+  const auto dtype = static_cast<Dtype>(task.type);
+  const bool scaled = RedopOf(task) == Redop::kMulsum;
+  if (!scaled && !IsRealAverage(task)) return;
+  const double factor = scaled ? task.scalar : Rounded(dtype, 1.0 / ranks);
+  for (size_t at = 0; at < input->size(); at += SizeOf(task.type)) {
+    uint8_t* const element = input->data() + at;
+    Encode(dtype, Decode(dtype, element) * factor, element);
+  }
+}
+
+// Rounds every partial result to the type. The order of ranks differs between elements, as with
+// NCCL's rings and trees. `at`: where in the chunk the reduced bytes begin.
+void Reduce(const Task& task, const Inputs& inputs, size_t at, std::vector<uint8_t>* to) {
+  const auto dtype = static_cast<Dtype>(task.type);
+  const Redop redop = RedopOf(task);
+  const bool divides = redop == Redop::kAvg && !IsRealAverage(task);
+  const size_t size = SizeOf(task.type);
+  for (size_t offset = 0; offset < to->size(); offset += size) {
+    const size_t first = (at + offset) / size / 16;
+    double result = 0;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const uint8_t* const data = inputs[(first + i) % inputs.size()].data() + at;
+      const double number = Decode(dtype, data + offset);
+      result = i == 0 ? number : Rounded(dtype, Combined(redop, result, number));
+    }
+    if (divides) result = std::trunc(result / static_cast<double>(inputs.size()));
+    Encode(dtype, result, to->data() + offset);
   }
 }
 
 // Gives all ranks a chunk of the inputs, and writes the parts of the result that it has.
 bool RunChunk(Comm& comm, const Task& task, size_t at, size_t bytes) {
-  CommObserver::Inputs inputs(static_cast<size_t>(comm.ranks));
+  Inputs inputs(static_cast<size_t>(comm.ranks));
   const auto input = [&](int rank) -> std::vector<uint8_t>& {
     return inputs[static_cast<size_t>(rank)];
   };
@@ -194,13 +215,13 @@ bool RunChunk(Comm& comm, const Task& task, size_t at, size_t bytes) {
   }
   std::vector<uint8_t>& mine = input(comm.rank);
   if (!softCudaRead(comm.gpu, task.from + at, mine.data(), mine.size())) return false;
-  if (comm.observer != nullptr) comm.observer->Scale(task, &mine);
+  Scale(task, comm.ranks, &mine);
   for (int peer = 0; peer < comm.ranks; ++peer) {
-    if (peer != comm.rank && !Put(comm, peer, mine.data(), mine.size())) return false;
+    if (peer != comm.rank && !Move<true>(comm, peer, mine.data(), mine.size())) return false;
   }
   for (int peer = 0; peer < comm.ranks; ++peer) {
     if (peer == comm.rank) continue;
-    if (!Take(comm, peer, input(peer).data(), input(peer).size())) return false;
+    if (!Move<false>(comm, peer, input(peer).data(), input(peer).size())) return false;
   }
   for (const Part& part : task.parts) {
     const size_t begin = std::max(part.from, at);
@@ -210,10 +231,8 @@ bool RunChunk(Comm& comm, const Task& task, size_t at, size_t bytes) {
     const uint8_t* data = reduced.data();
     if (part.source != Part::kReduced) {
       data = input(part.source).data() + (begin - at);
-    } else if (comm.observer != nullptr) {
-      comm.observer->Reduce(task, inputs, begin - at, &reduced);
     } else {
-      AddAll(task, inputs, begin - at, &reduced);
+      Reduce(task, inputs, begin - at, &reduced);
     }
     const CUdeviceptr to = task.to + part.to + (begin - part.from);
     if (!softCudaWrite(comm.gpu, to, data, end - begin)) return false;
@@ -371,8 +390,6 @@ ncclResult_t RunTasksLater(std::vector<Task> tasks) {
 
 }  // namespace
 
-CommObserver::Makers CommObserver::makers;
-
 size_t SentBytes(const std::vector<Task>& tasks) {
   size_t bytes = 0;
   for (const Task& task : tasks) bytes += task.kind == TaskKind::kSend ? task.bytes : 0;
@@ -382,11 +399,6 @@ size_t SentBytes(const std::vector<Task>& tasks) {
 size_t SizeOf(ncclDataType_t type) {
   constexpr size_t kSizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
   return type < 0 || type >= static_cast<int>(std::size(kSizes)) ? 0 : kSizes[type];
-}
-
-bool CanAdd(ncclDataType_t type) {
-  return type == kNcclInt8 || type == kNcclUint8 || type == kNcclInt32 || type == kNcclUint64 ||
-         type == kNcclFloat32 || type == kNcclFloat64;
 }
 
 ncclResult_t Launch(const std::shared_ptr<Comm>& comm, std::vector<Task> tasks) {
