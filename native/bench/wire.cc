@@ -197,38 +197,29 @@ static void Describe(Archive& archive, AbortOrder& order) {
   archive(order.status, order.text);
 }
 
-namespace {
-
-template <typename T>
-std::string ToBytes(const T& value) {
+template <typename Payload>
+std::string Serialize(const Payload& payload) {
   Writer writer;
-  writer(value);
+  writer(payload);
   return writer.Take();
 }
 
-template <typename T>
-bool FromBytes(std::string_view bytes, T* value) {
+template <typename Payload>
+bool Read(std::string_view bytes, Payload* payload) {
   Reader reader(bytes);
-  reader(*value);
+  reader(*payload);
   return reader.Finished();
 }
 
-}  // namespace
-
-std::string Serialize(const Step& step) { return ToBytes(step); }
-std::string Serialize(const StepResult& result) { return ToBytes(result); }
-std::string Serialize(const TableResult& result) { return ToBytes(result); }
-std::string Serialize(const OpenResult& opened) { return ToBytes(opened); }
-std::string Serialize(const AbortOrder& order) { return ToBytes(order); }
-std::string Serialize(const std::vector<std::string>& parts) { return ToBytes(parts); }
-
-bool Read(std::string_view bytes, Step* step) { return FromBytes(bytes, step); }
-bool Read(std::string_view bytes, StepResult* result) { return FromBytes(bytes, result); }
-bool Read(std::string_view bytes, TableResult* result) { return FromBytes(bytes, result); }
-bool Read(std::string_view bytes, OpenResult* opened) { return FromBytes(bytes, opened); }
-bool Read(std::string_view bytes, AbortOrder* order) { return FromBytes(bytes, order); }
-bool Read(std::string_view bytes, std::vector<std::string>* parts) {
-  return FromBytes(bytes, parts);
-}
+#define NCCLTUNE_PAYLOAD(type)                 \
+  template std::string Serialize(const type&); \
+  template bool Read(std::string_view, type*);
+NCCLTUNE_PAYLOAD(Step)
+NCCLTUNE_PAYLOAD(StepResult)
+NCCLTUNE_PAYLOAD(TableResult)
+NCCLTUNE_PAYLOAD(OpenResult)
+NCCLTUNE_PAYLOAD(AbortOrder)
+NCCLTUNE_PAYLOAD(std::vector<std::string>)
+#undef NCCLTUNE_PAYLOAD
 
 }  // namespace nccltune::bench

@@ -101,24 +101,16 @@ struct AbortOrder {
   std::string text;
 };
 
-// Each function serializes one payload. kStep and kTable carry a Step, kStepDone a StepResult,
-// kTableDone a TableResult. kLeaving and kGather carry plain bytes. kGathered carries the bytes of
-// all processes, in process order. The types kHeartbeat, kOpen, kQuit and kClosed have no payload.
-std::string Serialize(const Step& step);
-std::string Serialize(const StepResult& result);
-std::string Serialize(const TableResult& result);
-std::string Serialize(const OpenResult& opened);
-std::string Serialize(const AbortOrder& order);
-std::string Serialize(const std::vector<std::string>& parts);
+// Serializes a payload. kStep and kTable carry a Step, kStepDone a StepResult, kTableDone a
+// TableResult. kLeaving and kGather carry plain bytes. kGathered carries the bytes of all
+// processes, in process order, as a vector of strings. The types kHeartbeat, kOpen, kQuit and
+// kClosed have no payload.
+template <typename Payload>
+std::string Serialize(const Payload& payload);
 
-// Each function parses one payload. It returns false if the bytes are not a valid payload of that
-// type.
-bool Read(std::string_view bytes, Step* step);
-bool Read(std::string_view bytes, StepResult* result);
-bool Read(std::string_view bytes, TableResult* result);
-bool Read(std::string_view bytes, OpenResult* opened);
-bool Read(std::string_view bytes, AbortOrder* order);
-bool Read(std::string_view bytes, std::vector<std::string>* parts);
+// Returns false if the bytes are not a valid payload of that type.
+template <typename Payload>
+bool Read(std::string_view bytes, Payload* payload);
 
 }  // namespace nccltune::bench
 
