@@ -211,15 +211,17 @@ bool Read(std::string_view bytes, Payload* payload) {
   return reader.Finished();
 }
 
-#define NCCLTUNE_PAYLOAD(type)                 \
-  template std::string Serialize(const type&); \
-  template bool Read(std::string_view, type*);
-NCCLTUNE_PAYLOAD(Step)
-NCCLTUNE_PAYLOAD(StepResult)
-NCCLTUNE_PAYLOAD(TableResult)
-NCCLTUNE_PAYLOAD(OpenResult)
-NCCLTUNE_PAYLOAD(AbortOrder)
-NCCLTUNE_PAYLOAD(std::vector<std::string>)
-#undef NCCLTUNE_PAYLOAD
+template std::string Serialize(const Step&);
+template std::string Serialize(const StepResult&);
+template std::string Serialize(const TableResult&);
+template std::string Serialize(const OpenResult&);
+template std::string Serialize(const AbortOrder&);
+template std::string Serialize(const std::vector<std::string>&);
+template bool Read(std::string_view, Step*);
+template bool Read(std::string_view, StepResult*);
+template bool Read(std::string_view, TableResult*);
+template bool Read(std::string_view, OpenResult*);
+template bool Read(std::string_view, AbortOrder*);
+template bool Read(std::string_view, std::vector<std::string>*);
 
 }  // namespace nccltune::bench
