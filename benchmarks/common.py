@@ -151,6 +151,17 @@ def read_row(line: str) -> Row | None:
     )
 
 
+def rows_of(name: str, status: int | None, said: str, complaint: str) -> list[Row]:
+    """The rows of a call of nccl-tests; without any, or with wrong elements, this process ends."""
+    rows = [row for row in map(read_row, said.splitlines()) if row]
+    if status != 0 or not rows:
+        sys.exit(f"error: {name}: {said[-2000:]}\n{complaint[-2000:]}")
+    for row in rows:
+        if row.wrong:
+            sys.exit(f"error: {name}: wrong elements at {row.size} bytes")
+    return rows
+
+
 def tests_version(text: str) -> str | None:
     """Of nccl-tests, from its first lines; with the NCCL it was built with and the one it found."""
     found = re.search(r"# nccl-tests version (.*)", text)

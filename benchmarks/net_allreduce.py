@@ -25,7 +25,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common import MIB, read_row, run, shown, size_text
+from common import MIB, rows_of, run, shown, size_text
 from net_loopback import (
     DEFAULT,
     Candidate,
@@ -62,18 +62,12 @@ def call(args: argparse.Namespace, timings: Timings, span: tuple[str, str, int, 
     first, last, calls, warm_up = span
     program = [args.program, "-b", first, "-e", last, "-f", "4", "-g", "1"]
     program += ["-n", str(calls), "-w", str(warm_up)]
-    name = timings.candidate.name
     with tempfile.TemporaryDirectory() as log:
         env = environment(timings.candidate, Path(log), nccl=args.nccl)
         command = mpirun(args.ranks, SECONDS, "", program, args.ranks_per_gpu)
         status, said, complaint = run(command, env, SECONDS)
         check_network(timings.candidate, said_by_nccl(Path(log)))
-    rows = [row for row in map(read_row, said.splitlines()) if row]
-    if status != 0 or not rows:
-        sys.exit(f"error: {name}: {said[-2000:]}\n{complaint[-2000:]}")
-    for row in rows:
-        if row.wrong:
-            sys.exit(f"error: {name}: wrong elements at {row.size} bytes")
+    for row in rows_of(timings.candidate.name, status, said, complaint):
         timings.micros[row.size].append(row.micros[0])
         timings.busbw[row.size].append(row.busbw[0])
 

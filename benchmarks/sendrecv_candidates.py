@@ -3,8 +3,14 @@
 
 import argparse
 import os
+import sys
+import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from common import run_ranks, save
 
 
 @dataclass(frozen=True)
@@ -56,3 +62,30 @@ def environment(args: argparse.Namespace, candidate: Candidate) -> dict[str, str
         real = str(Path(args.nccl).resolve() / "libnccl.so.2")
         settings["LD_PRELOAD"] = ":".join(filter(None, [settings.get("LD_PRELOAD"), real]))
     return settings
+
+
+@dataclass
+class Rounds:
+    """Of a candidate, what all ranks reported in each round."""
+
+    candidate: Candidate
+    rounds: list[list[dict[str, Any]]] = field(default_factory=list)
+
+    def run(self, args: argparse.Namespace, program: Sequence[str], seconds: float) -> None:
+        """One more, with a rank a GPU."""
+        with tempfile.TemporaryDirectory() as folder:
+            same = [environment(args, self.candidate)] * args.gpus
+            reports = run_ranks(Path(folder), [sys.executable, *program], same, seconds)
+        if reports is None:
+            sys.exit(f"error: {self.candidate.name} failed")
+        self.rounds.append(reports)
+
+
+def save_rounds(
+    args: argparse.Namespace, facts: dict[str, Any], all_runs: Sequence[Rounds]
+) -> None:
+    rows = [
+        {"name": r.candidate.name, "settings": r.candidate.settings, "rounds": r.rounds}
+        for r in all_runs
+    ]
+    save(args.json, {"machine": facts, "bytes": args.bytes, "candidates": rows})

@@ -12,39 +12,18 @@ small exchanges go on; the median (min - max) over rounds of the rank with the m
 """
 
 import argparse
-import sys
-import tempfile
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from common import MIB, bytes_of, exit_on_term, machine, run_ranks, save, shown, size_text, told
-from sendrecv_candidates import Candidate, candidate_options, candidates, environment
+from common import MIB, bytes_of, exit_on_term, machine, shown, size_text, told
+from sendrecv_candidates import Rounds, candidate_options, candidates, save_rounds
 
 PROGRAM = Path(__file__).with_name("sendrecv_memory_rank.py")
 SECONDS = 60
 
 
-@dataclass
-class Runs:
-    """Of a candidate, what all ranks reported in each round."""
-
-    candidate: Candidate
-    rounds: list[list[dict[str, Any]]] = field(default_factory=list)
-
+class Runs(Rounds):
     def most(self, name: str) -> list[float]:
         return [max(rank["used"][name] for rank in reports) / MIB for reports in self.rounds]
-
-
-def call(args: argparse.Namespace, runs: Runs) -> None:
-    words = [sys.executable, str(PROGRAM), "--bytes", str(args.bytes), "--later", args.later]
-    seconds = SECONDS + max(map(float, args.later.split(",")))
-    with tempfile.TemporaryDirectory() as folder:
-        same = [environment(args, runs.candidate)] * args.gpus
-        reports = run_ranks(Path(folder), words, same, seconds)
-    if reports is None:
-        sys.exit(f"error: {runs.candidate.name} failed")
-    runs.rounds.append(reports)
 
 
 def table(all_runs: list[Runs]) -> str:
@@ -68,15 +47,12 @@ def main() -> None:
     args = parser.parse_args()
     exit_on_term()
 
+    program = [str(PROGRAM), "--bytes", str(args.bytes), "--later", args.later]
     facts, all_runs = machine(), [Runs(candidate) for candidate in candidates(args)]
     for _ in range(args.rounds):
         for runs in all_runs:
-            call(args, runs)
-        rows = [
-            {"name": r.candidate.name, "settings": r.candidate.settings, "rounds": r.rounds}
-            for r in all_runs
-        ]
-        save(args.json, {"machine": facts, "bytes": args.bytes, "candidates": rows})
+            runs.run(args, program, SECONDS + max(map(float, args.later.split(","))))
+        save_rounds(args, facts, all_runs)
     said = all_runs[0].rounds[0][0]
     print(told(facts | {name: said[name] for name in ("torch", "nccl")}), end="\n\n")
     print(f"n = {args.rounds} rounds, {args.gpus} GPUs, twice {size_text(args.bytes)}\n")

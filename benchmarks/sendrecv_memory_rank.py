@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import torch
+from sendrecv_overlap_rank import Ring
 from torch import distributed
 
 EXCHANGES = 6
@@ -18,22 +19,10 @@ EXCHANGES = 6
 SMALL = 64 << 20
 
 
-class Ring:
-    """Each rank sends to the next and receives from the one before, in one group."""
-
+class FilledRing(Ring):
     def __init__(self, size: int) -> None:
-        rank, ranks = distributed.get_rank(), distributed.get_world_size()
-        self.next, self.before = (rank + 1) % ranks, (rank - 1) % ranks
-        self.out = torch.full((size,), rank + 1, dtype=torch.uint8, device="cuda")
-        self.into = torch.zeros_like(self.out)
-
-    def exchange(self) -> None:
-        operations = [
-            distributed.P2POp(distributed.isend, self.out, self.next),
-            distributed.P2POp(distributed.irecv, self.into, self.before),
-        ]
-        for work in distributed.batch_isend_irecv(operations):
-            work.wait()
+        number = distributed.get_rank() + 1
+        super().__init__(torch.full((size,), number, dtype=torch.uint8, device="cuda"))
 
     def run(self) -> None:
         for _ in range(EXCHANGES):
@@ -58,10 +47,10 @@ def main() -> None:
     torch.cuda.set_device(device)
     distributed.init_process_group("nccl", device_id=device)
 
-    small = Ring(SMALL)
+    small = FilledRing(SMALL)
     small.run()
     before = used()
-    large = Ring(args.bytes)
+    large = FilledRing(args.bytes)
     large.run()
     found = {"with the memory": used() - before}
     del large

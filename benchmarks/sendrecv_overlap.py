@@ -17,26 +17,17 @@ exchanges.
 import argparse
 import statistics
 import sys
-import tempfile
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from common import bytes_of, exit_on_term, machine, run_ranks, save, shown, size_text, told
-from sendrecv_candidates import Candidate, candidate_options, candidates, environment
+from common import bytes_of, exit_on_term, machine, shown, size_text, told
+from sendrecv_candidates import Rounds, candidate_options, candidates, save_rounds
 
 PROGRAM = Path(__file__).with_name("sendrecv_overlap_rank.py")
 SECONDS = 120
 WHAT = ("product", "exchange")
 
 
-@dataclass
-class Runs:
-    """Of a candidate, what all ranks reported in each round."""
-
-    candidate: Candidate
-    rounds: list[list[dict[str, Any]]] = field(default_factory=list)
-
+class Runs(Rounds):
     def slowest(self, name: str) -> list[float]:
         return [
             max(statistics.median(rank["us"][name]) for rank in reports) for reports in self.rounds
@@ -54,21 +45,14 @@ class Runs:
         )
 
 
-def program(args: argparse.Namespace) -> list[str]:
-    words = [sys.executable, str(PROGRAM), "--bytes", str(args.bytes)]
+def call(args: argparse.Namespace, runs: Runs) -> None:
+    words = [str(PROGRAM), "--bytes", str(args.bytes)]
     for name in ("product", "exchanges", "products", "beside", "repetitions"):
         words += [f"--{name}", str(getattr(args, name))]
-    return [*words, "--fill", str(Path(args.fill).resolve())] if args.fill else words
-
-
-def call(args: argparse.Namespace, runs: Runs) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        same = [environment(args, runs.candidate)] * args.gpus
-        reports = run_ranks(Path(folder), program(args), same, SECONDS)
-    if reports is None:
-        sys.exit(f"error: {runs.candidate.name} failed")
-    runs.rounds.append(reports)
-    args.beside = reports[0]["products"]
+    if args.fill:
+        words += ["--fill", str(Path(args.fill).resolve())]
+    runs.run(args, words, SECONDS)
+    args.beside = runs.rounds[-1][0]["products"]
 
 
 def table(all_runs: list[Runs]) -> str:
@@ -121,11 +105,7 @@ def main() -> None:
             call(args, runs)
             slower = ", ".join(f"{what} {runs.slower(what):.3f}x" for what in WHAT)
             print(f"round {number + 1}, {runs.candidate.name}: {slower}", file=sys.stderr)
-        rows = [
-            {"name": r.candidate.name, "settings": r.candidate.settings, "rounds": r.rounds}
-            for r in all_runs
-        ]
-        save(args.json, {"machine": facts, "bytes": args.bytes, "candidates": rows})
+        save_rounds(args, facts, all_runs)
     said = all_runs[0].rounds[0][0]
     print(told(facts | {name: said[name] for name in ("torch", "nccl")}), end="\n\n")
     size = size_text(args.bytes)

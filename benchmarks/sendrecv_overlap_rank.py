@@ -22,15 +22,12 @@ FILL_S = 0.5
 
 
 class Ring:
-    """Each rank sends to the next and receives from the one before, in one group."""
+    """Each rank sends `out` to the next and receives from the one before, in one group."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, out: Any) -> None:
         rank, ranks = distributed.get_rank(), distributed.get_world_size()
         self.next, self.before = (rank + 1) % ranks, (rank - 1) % ranks
-        words = size // 4
-        self.out = torch.arange(words, dtype=torch.int32, device="cuda") * (rank + 1)
-        self.into = torch.empty(words, dtype=torch.int32, device="cuda")
-        self.right = torch.arange(words, dtype=torch.int32, device="cuda") * (self.before + 1)
+        self.out, self.into = out, torch.empty_like(out)
 
     def exchange(self) -> None:
         """In the order of the current stream."""
@@ -40,6 +37,13 @@ class Ring:
         ]
         for work in distributed.batch_isend_irecv(operations):
             work.wait()
+
+
+class CheckedRing(Ring):
+    def __init__(self, size: int) -> None:
+        numbers = torch.arange(size // 4, dtype=torch.int32, device="cuda")
+        super().__init__(numbers * (distributed.get_rank() + 1))
+        self.right = numbers * (self.before + 1)
 
     def check(self) -> None:
         torch.cuda.synchronize()
@@ -136,7 +140,7 @@ def same_on_all(value: float) -> float:
     return float(told.item())
 
 
-def overlap(args: argparse.Namespace, ring: Ring, product: Product) -> dict[str, Any]:
+def overlap(args: argparse.Namespace, ring: CheckedRing, product: Product) -> dict[str, Any]:
     """Medians alone and together, one of each a repetition."""
     many, products = args.exchanges, args.beside
     if products == 0:
@@ -150,7 +154,7 @@ def overlap(args: argparse.Namespace, ring: Ring, product: Product) -> dict[str,
     return {"us": found, "products": products}
 
 
-def fill(args: argparse.Namespace, ring: Ring) -> dict[str, Any]:
+def fill(args: argparse.Namespace, ring: CheckedRing) -> dict[str, Any]:
     """Which exchanges end while a kernel keeps every SM, and when."""
     library = ctypes.CDLL(args.fill)
     kernel, stream = torch.cuda.Stream(), torch.cuda.Stream()
@@ -204,7 +208,7 @@ def main() -> None:
     rank = int(os.environ["RANK"])
     torch.cuda.set_device(rank)
     distributed.init_process_group("nccl", device_id=torch.device("cuda", rank))
-    ring, product = Ring(args.bytes), Product(args.product)
+    ring, product = CheckedRing(args.bytes), Product(args.product)
     for _ in range(10):
         ring.exchange()
         product.multiply()
