@@ -6,13 +6,10 @@ are random, the same in every run, and everything computed is deterministic.
 """
 
 import argparse
-import json
-import os
-from pathlib import Path
 from typing import Any
 
 import torch
-from sendrecv_pipeline_rank import timed
+from sendrecv_pipeline_rank import run_rank, timed
 from torch import distributed, nn
 
 
@@ -258,24 +255,10 @@ def train(args: argparse.Namespace, device: Any) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = ("hidden", "layers", "length", "microbatch", "microbatches", "chunks", "tensor")
-    for name in (*names, "steps", "warm-up"):
-        parser.add_argument(f"--{name}", type=int, required=True)
-    parser.add_argument("--device", choices=["cuda", "cpu"], required=True)
     parser.add_argument("--ranks-per-gpu", type=int, required=True)
-    parser.add_argument("--report", type=Path, required=True)
-    args = parser.parse_args()
-
     torch.use_deterministic_algorithms(True)
-    if args.device == "cuda":
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) // args.ranks_per_gpu)
-        torch.cuda.set_device(device)
-        distributed.init_process_group("nccl")
-    else:
-        device = torch.device("cpu")
-        distributed.init_process_group("gloo")
-    args.report.write_text(json.dumps(train(args, device)))
-    distributed.destroy_process_group()
+    names = ("hidden", "layers", "length", "microbatch", "microbatches", "chunks", "tensor")
+    run_rank(parser, names, train, eager=False)
 
 
 if __name__ == "__main__":

@@ -137,17 +137,23 @@ def run_rank(
     parser: argparse.ArgumentParser,
     names: Sequence[str],
     train: Callable[[argparse.Namespace, Any], dict[str, Any]],
+    *,
+    eager: bool = True,
 ) -> None:
-    """Read the options of a rank, numbers by `names` among them, and write what `train` reports."""
+    """Read the options of a rank, numbers by `names` among them, and write what `train` reports.
+
+    If `eager`, NCCL connects at once.
+    """
     for name in (*names, "steps", "warm-up"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--device", choices=["cuda", "cpu"], required=True)
     parser.add_argument("--report", type=Path, required=True)
     args = parser.parse_args()
     if args.device == "cuda":
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        sharing = getattr(args, "ranks_per_gpu", 1)
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) // sharing)
         torch.cuda.set_device(device)
-        distributed.init_process_group("nccl", device_id=device)
+        distributed.init_process_group("nccl", device_id=device if eager else None)
     else:
         device = torch.device("cpu")
         distributed.init_process_group("gloo")
