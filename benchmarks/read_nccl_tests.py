@@ -22,6 +22,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from common import machine
+
 LINES = 600_000
 RANKS = 8
 CYCLES = 4
@@ -172,7 +174,9 @@ def main() -> None:
                 results[name].append(json.loads(done.stdout))
         size = plain.stat().st_size
     print(f"command    python benchmarks/read_nccl_tests.py {rounds}")
-    print(f"machine    {machine()}, Python {platform.python_version()}, n = {rounds}")
+    facts = machine()
+    where = f"{facts['cpu']}, {facts['cpus']} CPUs"
+    print(f"machine    {where}, Python {platform.python_version()}, n = {rounds}")
     print(f"input      {lines:,} lines, {size / (1 << 20):.1f} MiB")
     base = statistics.median(run["seconds"] for run in results["plain 13-word split"])
     for name, runs_of in results.items():
@@ -184,19 +188,6 @@ def main() -> None:
             f" ({seconds[0]:.2f}-{seconds[-1]:.2f})  peak {peak:5.0f} MiB"
             f"  {int(runs_of[0]['samples']):,} timings  {middle / base:.2f} x plain"
         )
-
-
-def machine() -> str:
-    import os
-
-    model = "unknown CPU"
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                model = line.partition(":")[2].strip()
-                break
-    return f"{model}, {os.cpu_count()} CPUs"
 
 
 if __name__ == "__main__":

@@ -27,11 +27,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from sweep_replay import Table, by_rules, chosen, fastest
 
 from nccltune.analyze.timings import Timings, sort_samples
 from nccltune.formats.importing.inputs import find_inputs, read_inputs
@@ -41,14 +42,12 @@ from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.sample import Sample
 from nccltune.study.files import Study
-from nccltune.tune.search import search
 
 PERF = {
     "allreduce": "all_reduce_perf",
     "allgather": "all_gather_perf",
     "reducescatter": "reduce_scatter_perf",
 }
-Table = Mapping[int, AnyChoice]
 
 
 def run(command: list[str], environment: Mapping[str, str]) -> tuple[str, float]:
@@ -92,32 +91,6 @@ def part(timings: Timings, odd: int) -> Timings:
         for size, by_choice in timings.cells.items()
     }
     return Timings(timings.condition, cells, timings.samples)
-
-
-def decided(timings: Timings, sizes: list[int]) -> Table:
-    """What rules made of these timings choose."""
-    return chosen(
-        [item.rule for group in search([timings]) for item in group.rules], timings, sizes
-    )
-
-
-def chosen(rules: Sequence[Rule], timings: Timings, sizes: list[int]) -> Table:
-    scale, collective = timings.condition.scale, timings.condition.collective
-    return {
-        size: next(
-            (r.choice for r in rules if r.matches(collective, size, scale.nodes, scale.ranks)),
-            DEFAULT,
-        )
-        for size in sizes
-    }
-
-
-def fastest(timings: Timings) -> Table:
-    found: dict[int, AnyChoice] = {}
-    for size, by_choice in timings.cells.items():
-        medians = {c: statistics.median(s.values()) for c, s in by_choice.items() if s}
-        found[size] = min(medians, key=lambda choice: medians[choice])
-    return found
 
 
 class Truth:
@@ -230,7 +203,7 @@ def main() -> int:
         truths = {c: Truth(full_timings[c]) for c in collectives}
         report["best"] = {c.value: t.worth(t.best) for c, t in truths.items()}
         report["rules of the full grid"] = {
-            c.value: t.worth(decided(t.full, t.full.sizes)) for c, t in truths.items()
+            c.value: t.worth(by_rules([t.full], t.full)) for c, t in truths.items()
         }
         report["ours"], report["theirs"] = [], []
         ranks = next(iter(truths.values())).full.condition.scale.ranks
@@ -258,9 +231,7 @@ def _ours(
 ) -> dict[str, Any]:
     said, seconds = sweep(options, study, "--collectives", options.collectives, "--seed", str(seed))
     swept = timings_of(study)
-    worths = {
-        c.value: truth.worth(decided(swept[c], truth.full.sizes)) for c, truth in truths.items()
-    }
+    worths = {c.value: truth.worth(by_rules([swept[c]], truth.full)) for c, truth in truths.items()}
     return {"seconds": seconds, "sweep": said, "tables": worths}
 
 
@@ -272,7 +243,7 @@ def _auto(
     rules = [msgspec.convert(item["rule"], Rule) for item in proof["rules"]]
     tables = {}
     for collective, truth in truths.items():
-        row = truth.worth(chosen(rules, truth.full, truth.full.sizes))
+        row = truth.worth(chosen(rules, truth.full))
         best = math.log(truth.worth(truth.best)["gain"])
         row["share_of_best"] = math.log(row["gain"]) / best if best > 0 else None
         tables[collective.value] = row

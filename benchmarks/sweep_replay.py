@@ -26,6 +26,7 @@ from typing import NamedTuple
 from nccltune.analyze.timings import Timings, sort_samples
 from nccltune.model.choice import DEFAULT, AnyChoice
 from nccltune.model.collective import Collective
+from nccltune.model.rule import Rule
 from nccltune.study.files import Study
 from nccltune.tune.search import search
 
@@ -70,7 +71,10 @@ def timings_of(study: Path) -> list[Timings]:
 
 def by_rules(timings: Sequence[Timings], truth: Timings) -> Table:
     """What the rules made of `timings` choose at the sizes of `truth`."""
-    rules = [item.rule for group in search(timings) for item in group.rules]
+    return chosen([item.rule for group in search(timings) for item in group.rules], truth)
+
+
+def chosen(rules: Sequence[Rule], truth: Timings) -> Table:
     scale, collective = truth.condition.scale, truth.condition.collective
     return {
         size: next(

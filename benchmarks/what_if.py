@@ -11,11 +11,11 @@ import platform
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+from common import seconds_of
 
 from nccltune.model.choice import Algorithm
 from nccltune.model.collective import Collective
@@ -91,12 +91,7 @@ def same(one: Flows, other: Flows, node: NodeRoutes) -> bool:
 
 
 def report(name: str, rounds: int, work: Callable[[], object]) -> None:
-    times = []
-    for round_ in range(rounds + 1):
-        started = time.perf_counter()
-        work()
-        if round_:
-            times.append(time.perf_counter() - started)
+    times = seconds_of(work, rounds)
     middle = statistics.median(times)
     print(f"{name:<58} {middle:7.3f} s  ({min(times):.3f} - {max(times):.3f})")
 
