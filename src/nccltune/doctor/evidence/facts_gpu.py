@@ -8,7 +8,7 @@ import msgspec
 from nccltune.doctor.evidence.facts_pci import nodes_of
 from nccltune.doctor.evidence.parsers.copies import Copies, copy_ranges, parse_copies
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
-from nccltune.doctor.evidence.parsers.imex import parse_imex
+from nccltune.doctor.evidence.parsers.imex import imex_channels, parse_imex
 from nccltune.doctor.evidence.parsers.lspci import parse_lspci
 from nccltune.doctor.evidence.parsers.nvlink import parse_nvlink_status
 from nccltune.doctor.evidence.parsers.p2p_matrix import parse_p2p_matrix
@@ -238,6 +238,9 @@ def _imex(evidence: NodeEvidence, facts: Facts) -> None:
             p[len(start) :] for p in (*tree.values, *tree.links) if p.startswith(start)
         )
         facts.add(IMEX_CHANNELS, channels, evidence.where(devices[1], start.rstrip("/")))
+    listed = evidence.parsed("imex", imex_channels)
+    if listed is not None and listed[0] is not None and IMEX_CHANNELS.name not in facts:
+        facts.add(IMEX_CHANNELS, listed[0], listed[1].place())
     imex = evidence.parsed("imex", parse_imex)
     if imex is not None and imex[0].records:
         facts.add(IMEX_NODES, imex[0].records, imex[1].place())

@@ -27,6 +27,7 @@ from nccltune.doctor.facts.node import (
     CPU_FAMILY,
     CPU_GOVERNORS,
     CPU_IDLE_STATES,
+    CPU_NODES_WITHOUT_MEMORY,
     CPU_NUMA_NODES,
     CPU_SOCKETS,
     CPU_VENDOR,
@@ -189,6 +190,7 @@ def _cpus(evidence: NodeEvidence, facts: Facts) -> None:
             (CPU_SOCKETS, cpus.sockets),
             (CPU_NUMA_NODES, cpus.numa_nodes),
             (NODE_VCPUS, cpus.online),
+            (CPU_NODES_WITHOUT_MEMORY, cpus.without_memory),
         ):
             if value is not None:
                 facts.add(fact, value, raw.place())

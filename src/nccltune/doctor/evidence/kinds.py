@@ -101,7 +101,8 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     (
         "nvbandwidth",
         _mark(
-            rb"^nvbandwidth Version|^[> \t]*(?:Running (?:host|device)_to_(?:host|device)_\w+\."
+            rb"^nvbandwidth Version|^[> \t]*\[CUDA Bandwidth Test\]"
+            rb"|^[> \t]*(?:Host to Device|Device to Host) Bandwidth, \d+ Device|^[> \t]*(?:Running (?:host|device)_to_(?:host|device)_\w+\."
             rb"|memcpy (?:CE|SM) [CG]PU\(row\) )"
         ),
     ),
@@ -128,7 +129,13 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         ),
     ),
     ("iblinkinfo", _mark(rb"^[^\n]{1,60}==\( *\d{1,2}X +[^\n]{1,60}\)==>")),
-    ("imex", _mark(rb"^Connectivity Table Legend|^Node #\d+\s")),
+    (
+        "imex",
+        _mark(
+            rb"^Connectivity Table Legend|^Node #\d+\s|^[^\n]{0,80}[$#] *(?:sudo )?ls [^\n]{0,20}"
+            rb"/dev/nvidia-caps-imex-channels|^ls: [^\n]{0,40}/dev/nvidia-caps-imex-channels"
+        ),
+    ),
     (
         "lspci",
         _mark(rb"^" + _BUS + rb" (?:[A-Z0-9][^\n:]*(?:\[[0-9a-f]{4}\])?: |[0-9a-f]{4}: )"),

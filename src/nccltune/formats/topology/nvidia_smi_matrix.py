@@ -124,7 +124,9 @@ def read_matrix(data: bytes, source: str) -> SmiMatrix:
         notes.append(f"rows that are cut off, taken from the columns: {' '.join(missing)}")
         for place, name in enumerate(missing, len(devices)):
             row = [one[place] for one in cells]
-            cells.append((*row, *("X" if other == name else _UNKNOWN for other in names[len(row):])))
+            cells.append(
+                (*row, *("X" if other == name else _UNKNOWN for other in names[len(row) :]))
+            )
             devices.append(_device(name, legend, {}, devices))
         cells = [
             tuple(cells[j][i] if cell == _UNKNOWN else cell for j, cell in enumerate(row))
@@ -184,9 +186,7 @@ def _lines(data: bytes, source: str) -> list[str]:
     return plain_lines(text)
 
 
-def find_header(
-    lines: list[str], source: str, start: int = 0
-) -> tuple[int, list[str], list[str]]:
+def find_header(lines: list[str], source: str, start: int = 0) -> tuple[int, list[str], list[str]]:
     """Return the index in `lines` of the first header from `start` on, the device names, and the
     names of the other columns.
 

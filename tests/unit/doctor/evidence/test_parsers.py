@@ -103,8 +103,8 @@ def test_limits() -> None:
 def test_kernel_texts() -> None:
     assert parse_modules(texts.LSMOD) == ["mlx5_core", "nvidia_peermem"]
     assert parse_modules(texts.PROC_MODULES) == ["nvidia"]
-    assert parse_cpus(texts.LSCPU) == ("AuthenticAMD", 25, 2, 8, 192, False)
-    assert parse_cpus(texts.CPUINFO) == ("GenuineIntel", 6, 2, None, None, True)
+    assert parse_cpus(texts.LSCPU) [:6] == ("AuthenticAMD", 25, 2, 8, 192, False)
+    assert parse_cpus(texts.CPUINFO) [:6] == ("GenuineIntel", 6, 2, None, None, True)
     assert parse_status(texts.STATUS) == ([0, 1, 2, 3, 8], False, True)
     assert parse_df(texts.DF, "/dev/shm") == (65536 * 1024, 65024 * 1024, 2)
     assert parse_df(texts.DF.replace("1024-blocks", "Size"), "/dev/shm") is None
