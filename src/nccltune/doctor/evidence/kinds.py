@@ -188,7 +188,9 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     (INDEX, _mark(rb"^by\tnccltune ")),
     (
         OUTPUT,
-        _mark(rb"^\| (?:Diagnostic +\| Result|Health Monitor Report)|\bnhc: +Health check "),
+        _mark(
+            rb"^provider: [\w;]+\n +fabric: |^\| (?:Diagnostic +\| Result|Health Monitor Report)|\bnhc: +Health check "
+        ),
     ),
 )
 _BY_ITEM = dict(reversed(_MARKS))

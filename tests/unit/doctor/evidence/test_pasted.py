@@ -52,6 +52,7 @@ def test_acs_lines_without_their_devices() -> None:
     off = ACS.replace("SrcValid+", "SrcValid-").format("-")
     found = parse_pci_lines(ACS.format("+") * 2 + off)
     assert [(one.count, one.redirects) for one in found.acs] == [(2, True), (1, False)]
+    assert [one.redirects for one in parse_pci_lines(ACS.format("-")).acs] == [False]
     assert not found.devices
     assert parse_pci_lines("c0:01.1 PCI bridge: x\n" + ACS.format("+")).devices
     assert kinds_of("x.txt", ACS.format("+").encode()).items == ("acs",)
@@ -447,6 +448,7 @@ POSTED = [
     ("tmpfs    65536   0  65536   0% /dev/shm", "shm-small"),
     ("Device=0 CANNOT Access Peer Device=1\n" + P2P, "p2p-not-ok"),
     (SAMPLE, "copies-slow"),
+    (ACS.format("-"), "acs-validates"),
     (POWER, "gpu-power-limited"),
     (POWER.replace("Power Readings", "GPU Power Readings").replace("Enforced", "Current"),
      "gpu-power-limited"),

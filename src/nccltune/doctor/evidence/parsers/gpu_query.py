@@ -264,6 +264,9 @@ def _xml(text: str) -> GpuQuery:
             unread += 1
         else:
             gpus.append(gpu)
+    if len(blocks) < (whole(_element(text[:4096], "attached_gpus")) or 0):
+        for gpu in gpus:
+            gpu.index = None
     return GpuQuery(gpus, _value(driver), unread + max(0, len(blocks) - _MOST_GPUS))
 
 
@@ -382,7 +385,11 @@ def _text(text: str) -> GpuQuery:
         else:
             fields.setdefault("/".join([*(title for _, title in titles), label]), value.strip())
     done()
-    if len(gpus) == 1 and gpus[0].bus_id is None:
+    attached = re.search(r"^Attached GPUs\s*: (\d{1,4})\s*$", text, re.M)
+    if attached and len(gpus) > 1 and int(attached[1]) > len(gpus):
+        for gpu in gpus:
+            gpu.index = None
+    elif len(gpus) == 1 and (gpus[0].bus_id is None or (attached and attached[1] != "1")):
         # A section alone may be of any GPU, unless the command is there, too.
         asked = set(re.findall(r"\bnvidia-smi [^|\n]*-i[ =]?(\d{1,4})\b", text))
         gpus[0].index = int(asked.pop()) if len(asked) == 1 else None
