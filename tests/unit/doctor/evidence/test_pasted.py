@@ -448,6 +448,8 @@ POSTED = [
     ("tmpfs    65536   0  65536   0% /dev/shm", "shm-small"),
     ("Device=0 CANNOT Access Peer Device=1\n" + P2P, "p2p-not-ok"),
     (SAMPLE, "copies-slow"),
+    ("a:~# ip link\n4: e1: <UP> mtu 9000 state UP\nb:~# ip link\n4: e1: <UP> mtu 1500 state UP",
+     "mtu-two-in-a-text"),
     (ACS.format("-"), "acs-validates"),
     (POWER, "gpu-power-limited"),
     (POWER.replace("Power Readings", "GPU Power Readings").replace("Enforced", "Current"),
@@ -484,6 +486,7 @@ HARMLESS = [
     (f"CA 'mlx5_0'\n\tPort 1:\n\t\tState: Active\n\t\tRate: 100\n{PERFTEST}", "rdma-measured"),
     (ETHTOOL.format("1000Mb/s", "yes"), "nic-link"),
     (SAMPLE.replace("6102.4", "24102.4"), "copies-slow"),
+    ("4: e1: <UP> mtu 9000 state UP\n4: e1: <UP> mtu 9000 state UP", "mtu-two-in-a-text"),
     (SAMPLE.replace("PINNED", "PAGEABLE"), "copies-slow"),
     (POWER.replace("150.00", "300.00"), "gpu-power-limited"),
     (
