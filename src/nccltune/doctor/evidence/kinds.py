@@ -184,6 +184,10 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ("lspci-tree", _mark(rb"^[ +-]*-\[[0-9a-f]{4}:[0-9a-f]{2}(?:-[0-9a-f]{2})?\]-")),
     ("acs", _mark(rb"^[ \t]*(?:ACSCtl|LnkSta):\s")),
     ("ethtool", _mark(rb"^[^\n]{0,80}[$#] *(?:sudo )?ethtool -S \S+|^ {3,}(?:rx|tx)_\w+: \d+$")),
+    (
+        "env",
+        _mark(rb"^[^\n]{0,80}[$#] *(?:env|printenv)(?: [^\n]{0,60})?\n(?:declare -x )?[A-Za-z_]\w*="),
+    ),
     ("rocm-smi", _mark(rb"^=+ ROCm System Management Interface =")),
     (INDEX, _mark(rb"^by\tnccltune ")),
     (

@@ -448,6 +448,12 @@ POSTED = [
     ("tmpfs    65536   0  65536   0% /dev/shm", "shm-small"),
     ("Device=0 CANNOT Access Peer Device=1\n" + P2P, "p2p-not-ok"),
     (SAMPLE, "copies-slow"),
+    (
+        "$ env | grep NCCL\nNCCL_IB_GID_INDEX=2\n$ show_gids\nDEV PORT INDEX GID IPv4 VER DEV\n"
+        "m 1 2 0000:0000:0000:0000:0000:ffff:c0a8:0a02 10.0.0.2 v1 e1\n"
+        "m 1 3 0000:0000:0000:0000:0000:ffff:c0a8:0a02 10.0.0.2 v2 e1",
+        "gid-v1",
+    ),
     ("cuMemAlloc() of a 131072 bytes GPU buffer\nCouldn't allocate MR", "gpu-memory-not-registered"),
     ('DCGM_FI_DEV_XID_ERRORS{gpu="3",Hostname="n7"} 79', "health-check-failed"),
     ("a:~# ip link\n4: e1: <UP> mtu 9000 state UP\nb:~# ip link\n4: e1: <UP> mtu 1500 state UP",
