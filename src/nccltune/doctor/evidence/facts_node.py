@@ -190,10 +190,11 @@ def _cpus(evidence: NodeEvidence, facts: Facts) -> None:
             (CPU_SOCKETS, cpus.sockets),
             (CPU_NUMA_NODES, cpus.numa_nodes),
             (NODE_VCPUS, cpus.online),
-            (CPU_NODES_WITHOUT_MEMORY, cpus.without_memory),
         ):
             if value is not None:
                 facts.add(fact, value, raw.place())
+        if cpus.without_memory is not None:
+            facts.add(CPU_NODES_WITHOUT_MEMORY, cpus.without_memory, raw.place())
     item = evidence.tree("cpu")
     if item is None:
         return

@@ -186,7 +186,9 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ("ethtool", _mark(rb"^[^\n]{0,80}[$#] *(?:sudo )?ethtool -S \S+|^ {3,}(?:rx|tx)_\w+: \d+$")),
     (
         "env",
-        _mark(rb"^[^\n]{0,80}[$#] *(?:env|printenv)(?: [^\n]{0,60})?\n(?:declare -x )?[A-Za-z_]\w*="),
+        _mark(
+            rb"^[^\n]{0,80}[$#] *(?:env|printenv)(?: [^\n]{0,60})?\n(?:declare -x )?[A-Za-z_]\w*="
+        ),
     ),
     ("rocm-smi", _mark(rb"^=+ ROCm System Management Interface =")),
     (INDEX, _mark(rb"^by\tnccltune ")),

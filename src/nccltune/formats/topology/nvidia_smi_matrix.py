@@ -123,15 +123,9 @@ def read_matrix(data: bytes, source: str) -> SmiMatrix:
             )
         notes.append(f"rows that are cut off, taken from the columns: {' '.join(missing)}")
         for place, name in enumerate(missing, len(devices)):
-            row = [one[place] for one in cells]
-            cells.append(
-                (*row, *("X" if other == name else _UNKNOWN for other in names[len(row) :]))
-            )
+            known = [one[place] for one in cells]
+            cells.append((*known, "X", *[_UNKNOWN] * (len(names) - place - 1)))
             devices.append(_device(name, legend, {}, devices))
-        cells = [
-            tuple(cells[j][i] if cell == _UNKNOWN else cell for j, cell in enumerate(row))
-            for i, row in enumerate(cells)
-        ]
     return SmiMatrix(
         source=source,
         devices=tuple(devices),

@@ -240,9 +240,9 @@ def copy_ranges(
     for kind, rates in copies.rates.items():
         if kind in _SHOWN and rates:
             one = _range(_SHOWN[kind], list(rates.values()), model, kind)
-            slow = [gpu for gpu, rate in rates.items() if rate < 0.7 * max(rates.values())]
-            if slow and 2 * len(slow) <= len(rates):
-                one.slow = [f"GPU {gpu} at {rates[gpu]:g} GB/s" for gpu in slow]
+            few = [gpu for gpu, rate in rates.items() if rate < 0.6 * max(rates.values())]
+            if few and 2 * len(few) <= len(rates):
+                one.slow = [f"GPU {gpu} at {rates[gpu]:g} GB/s" for gpu in few]
                 if not kind.endswith("_sm"):
                     one.normal = False
             yield one
