@@ -102,7 +102,8 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         "nvbandwidth",
         _mark(
             rb"^nvbandwidth Version|^[> \t]*\[CUDA Bandwidth Test\]"
-            rb"|^[> \t]*(?:Host to Device|Device to Host) Bandwidth, \d+ Device|^[> \t]*(?:Running (?:host|device)_to_(?:host|device)_\w+\."
+            rb"|^[> \t]*(?:Host to Device|Device to Host) Bandwidth, \d+ Device"
+            rb"|^[> \t]*(?:Running (?:host|device)_to_(?:host|device)_\w+\."
             rb"|memcpy (?:CE|SM) [CG]PU\(row\) )"
         ),
     ),
@@ -195,7 +196,8 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     (
         OUTPUT,
         _mark(
-            rb"^provider: [\w;]+\n +fabric: |^\| (?:Diagnostic +\| Result|Health Monitor Report)|\bnhc: +Health check "
+            rb"^provider: [\w;]+\n +fabric: "
+            rb"|^\| (?:Diagnostic +\| Result|Health Monitor Report)|\bnhc: +Health check "
         ),
     ),
 )

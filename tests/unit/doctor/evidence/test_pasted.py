@@ -454,7 +454,7 @@ POSTED = [
         "m 1 3 0000:0000:0000:0000:0000:ffff:c0a8:0a02 10.0.0.2 v2 e1",
         "gid-v1",
     ),
-    ("cuMemAlloc() of a 131072 bytes GPU buffer\nCouldn't allocate MR", "gpu-memory-not-registered"),
+    ("cuMemAlloc() of a 64 bytes GPU buffer\nCouldn't allocate MR", "gpu-memory-not-registered"),
     ('DCGM_FI_DEV_XID_ERRORS{gpu="3",Hostname="n7"} 79', "health-check-failed"),
     ("a:~# ip link\n4: e1: <UP> mtu 9000 state UP\nb:~# ip link\n4: e1: <UP> mtu 1500 state UP",
      "mtu-two-in-a-text"),

@@ -12,7 +12,8 @@ _FIRST = re.compile(
     r"\s*(?P<ecc>\S+)\s*\|\s*$"
 )
 _SECOND = re.compile(
-    r"^\|\s*\S+\s+(?P<temperature>\d{1,3})C\s+P\d\s*(?:(?P<draw>\d+)W / +(?P<limit>\d+)W)?[^|]*\|[^|/]*/\s*\d{1,9}MiB\s*\|"
+    r"^\|\s*\S+\s+(?P<temperature>\d{1,3})C\s+P\d\s*"
+    r"(?:(?P<draw>\d+)W / +(?P<limit>\d+)W)?[^|]*\|[^|/]*/\s*\d{1,9}MiB\s*\|"
     r"\s*(?P<busy>\d{1,3})%"
 )
 _MIG = re.compile(
