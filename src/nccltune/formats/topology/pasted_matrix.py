@@ -16,7 +16,7 @@ _ESCAPE = re.compile(
 _NAMES_JOINED = re.compile(r"((?:GPU|NIC)\d{1,4})(?=(?:GPU|NIC)\d)")
 _TRAILING = re.compile(r"\s*(?:(CPU|NUMA)\s*(Affinity)|GPU\s*NUMA\s*ID)")
 _FIRST_ROW = re.compile(rf"\s*GPU0(?:\s+|(?={_KINDS}))(?:{_KINDS})")
-_NO_ROW = re.compile(r"\s*(?:$|Legend|NIC Legend|\S+\s*[:=])")
+_NO_ROW = re.compile(r"\s*(?:$|[.…\[(]|Legend|NIC Legend|\S+\s*[:=])")
 _MOST_PARTS = 16
 _MOST_DEVICES = 200
 

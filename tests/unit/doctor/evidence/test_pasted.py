@@ -449,6 +449,11 @@ POSTED = [
     ("Device=0 CANNOT Access Peer Device=1\n" + P2P, "p2p-not-ok"),
     (SAMPLE, "copies-slow"),
     (
+        "$ nvidia-smi topo -p2p n\n GPU0 GPU1\n GPU0 X NS\n GPU1 NS X\n\nLegend:\n  X = Self\n"
+        "$ nvidia-smi topo -p2p w\n GPU0 GPU1\n GPU0 X CNS\n GPU1 CNS X",
+        "p2p-not-ok",
+    ),
+    (
         "$ env | grep NCCL\nNCCL_IB_GID_INDEX=2\n$ show_gids\nDEV PORT INDEX GID IPv4 VER DEV\n"
         "m 1 2 0000:0000:0000:0000:0000:ffff:c0a8:0a02 10.0.0.2 v1 e1\n"
         "m 1 3 0000:0000:0000:0000:0000:ffff:c0a8:0a02 10.0.0.2 v2 e1",
@@ -494,6 +499,11 @@ HARMLESS = [
     (f"CA 'mlx5_0'\n\tPort 1:\n\t\tState: Active\n\t\tRate: 100\n{PERFTEST}", "rdma-measured"),
     (ETHTOOL.format("1000Mb/s", "yes"), "nic-link"),
     (SAMPLE.replace("6102.4", "24102.4"), "copies-slow"),
+    (
+        "$ nvidia-smi topo -p2p n\n GPU0 GPU1\n GPU0 X NS\n GPU1 NS X\n\nLegend:\n  X = Self\n"
+        "$ nvidia-smi topo -p2p r\n GPU0 GPU1\n GPU0 X OK\n GPU1 OK X",
+        "p2p-not-ok",
+    ),
     ('DCGM_FI_DEV_XID_ERRORS{gpu="3",Hostname="n7"} 0', "health-check-failed"),
     ('DCGM_FI_DEV_XID_ERRORS{gpu="3",Hostname="n7"} 31', "health-check-failed"),
     ("4: e1: <UP> mtu 9000 state UP\n4: e1: <UP> mtu 9000 state UP", "mtu-two-in-a-text"),
