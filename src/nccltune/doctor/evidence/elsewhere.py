@@ -36,6 +36,8 @@ _HOST = re.compile(
     rb"|^#\s+Rank\s+\d+ (?:Group\s+\d+ )?Pid\s+\d+ on\s+(?P<test>[\w.-]{1,255}) device",
     re.M,
 )
+_GPU_PLACE = re.compile(rb'<pci busid="([0-9a-fA-F:.]{1,20})" class="0x03')
+_DEVICES = Path("/sys/bus/pci/devices")
 _NVIDIA = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg")
 
 
@@ -43,7 +45,8 @@ def read_elsewhere(paths: Sequence[Path]) -> dict[str, Facts] | None:
     """Return the facts of files that are not of this node, by node; None where they may be.
 
     Files are of another node if they name hosts and not this one, or have what this node shows
-    itself, or hold a node's outputs and this node has no NVIDIA driver. Outputs of several machines
+    itself, or hold a node's outputs and this node has no NVIDIA driver, or a topology whose GPUs
+    this node does not have. Outputs of several machines
     in one file are a node each.
 
     Raises InputError if a file cannot be read or is not text.
@@ -62,17 +65,33 @@ def read_elsewhere(paths: Sequence[Path]) -> dict[str, Facts] | None:
             put_file(others[name], path, visible(str(path), 400), asked=True)
     machines = {name: facts_of(one) for name, one in others.items()}
     names = set(evidence.names) - _COMPANIONS
-    if not names:
+    is_other = _has_other_gpus(evidence)
+    if not names and not is_other:
         return machines or None
     hosts = named_hosts(evidence)
     here = os.uname().nodename.partition(".")[0]
     if hosts:
         if here in {host.partition(".")[0] for host in hosts}:
             return None
-    elif not machines and not names & _READ_HERE and any(Path(path).exists() for path in _NVIDIA):
+    elif (
+        not machines
+        and not is_other
+        and not names & _READ_HERE
+        and any(Path(path).exists() for path in _NVIDIA)
+    ):
         return None
     evidence.host = visible(hosts[0]) if len(hosts) == 1 else visible(paths[0].name, 100)
     return {evidence.host: facts_of(evidence), **machines}
+
+
+def _has_other_gpus(evidence: NodeEvidence) -> bool:
+    """Return whether a topology that NCCL wrote has GPUs, and none of them is at its place here."""
+    places = [
+        place.decode().lower()
+        for raw in evidence.all("topology")
+        for place in _GPU_PLACE.findall(raw.data)
+    ]
+    return bool(places) and not any((_DEVICES / place).exists() for place in places)
 
 
 def named_hosts(evidence: NodeEvidence) -> list[str]:

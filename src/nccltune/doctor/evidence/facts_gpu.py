@@ -8,10 +8,10 @@ import msgspec
 from nccltune.doctor.evidence.facts_pci import nodes_of
 from nccltune.doctor.evidence.parsers.copies import Copies, copy_ranges, parse_copies
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
-from nccltune.doctor.evidence.parsers.imex import parse_imex
+from nccltune.doctor.evidence.parsers.imex import imex_channels, parse_imex
 from nccltune.doctor.evidence.parsers.lspci import parse_lspci
 from nccltune.doctor.evidence.parsers.nvlink import parse_nvlink_status
-from nccltune.doctor.evidence.parsers.p2p_matrix import parse_p2p_matrix
+from nccltune.doctor.evidence.parsers.p2p_matrix import KINDS, parse_p2p_matrix
 from nccltune.doctor.evidence.parsers.topo_matrix import gpu_number, parse_topo_matrix
 from nccltune.doctor.evidence.pci_tree import path_kind
 from nccltune.doctor.evidence.raw import NodeEvidence, Raw
@@ -37,7 +37,6 @@ from nccltune.doctor.facts.network import HCAS, NICS
 from nccltune.doctor.facts.node import KERNEL_RELEASE, NODE_FABRIC
 
 _DEVICES = "/sys/bus/pci/devices"
-_KINDS = {"r": "read", "w": "write", "n": "nvlink", "a": "atomics", "p": "pcie"}
 _VERSION = re.compile(r"(?:Kernel Module(?: for \S+)?)\s+(?P<version>\d{3}\.\d{1,3}(?:\.\d{1,3})?)")
 _NVL72 = re.compile(r"\bGB[23]00\b")
 _QUERIES = ("nvidia-smi-q", "nvidia-smi", "nvidia-smi-sm", "nvidia-smi-fabric")
@@ -154,13 +153,13 @@ def _driver(evidence: NodeEvidence, facts: Facts, version: str | None, source: s
 
 def _peers(evidence: NodeEvidence, facts: Facts) -> None:
     p2p, source, known = [], "", False
-    for letter, kind in _KINDS.items():
+    for letter, kind in KINDS.items():
         matrix = evidence.parsed(f"p2p-{letter}", parse_p2p_matrix)
         if matrix is None:
             continue
         known = True
         source = source or matrix[1].place()
-        p2p += [msgspec.structs.replace(pair, kind=kind) for pair in matrix[0].records]
+        p2p += [msgspec.structs.replace(pair, kind=pair.kind or kind) for pair in matrix[0].records]
     for copies, raw in _copies(evidence):
         if copies.refused and not known:
             known, p2p, source = True, copies.refused, raw.place()
@@ -238,6 +237,9 @@ def _imex(evidence: NodeEvidence, facts: Facts) -> None:
             p[len(start) :] for p in (*tree.values, *tree.links) if p.startswith(start)
         )
         facts.add(IMEX_CHANNELS, channels, evidence.where(devices[1], start.rstrip("/")))
+    listed = evidence.parsed("imex", imex_channels)
+    if listed is not None and listed[0] is not None and IMEX_CHANNELS.name not in facts:
+        facts.add(IMEX_CHANNELS, listed[0], listed[1].place())
     imex = evidence.parsed("imex", parse_imex)
     if imex is not None and imex[0].records:
         facts.add(IMEX_NODES, imex[0].records, imex[1].place())

@@ -27,6 +27,7 @@ from nccltune.doctor.facts.node import (
     CPU_FAMILY,
     CPU_GOVERNORS,
     CPU_IDLE_STATES,
+    CPU_NODES_WITHOUT_MEMORY,
     CPU_NUMA_NODES,
     CPU_SOCKETS,
     CPU_VENDOR,
@@ -192,6 +193,8 @@ def _cpus(evidence: NodeEvidence, facts: Facts) -> None:
         ):
             if value is not None:
                 facts.add(fact, value, raw.place())
+        if cpus.without_memory is not None:
+            facts.add(CPU_NODES_WITHOUT_MEMORY, cpus.without_memory, raw.place())
     item = evidence.tree("cpu")
     if item is None:
         return

@@ -134,7 +134,7 @@ def _acs(device: PciDevice | None) -> dict[str, Any]:
     words = device.acs or ""
     return {
         "acs_source_validation": "SrcValid+" in words,
-        "acs_request_redirect": "ReqRedir+" in words,
+        "acs_request_redirect": "ReqRedir+" in words or "CmpltRedir+" in words,
         "acs_control": words,
     }
 

@@ -101,7 +101,9 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     (
         "nvbandwidth",
         _mark(
-            rb"^nvbandwidth Version|^[> \t]*(?:Running (?:host|device)_to_(?:host|device)_\w+\."
+            rb"^nvbandwidth Version|^[> \t]*\[CUDA Bandwidth Test\]"
+            rb"|^[> \t]*(?:Host to Device|Device to Host) Bandwidth, \d+ Device"
+            rb"|^[> \t]*(?:Running (?:host|device)_to_(?:host|device)_\w+\."
             rb"|memcpy (?:CE|SM) [CG]PU\(row\) )"
         ),
     ),
@@ -128,7 +130,13 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         ),
     ),
     ("iblinkinfo", _mark(rb"^[^\n]{1,60}==\( *\d{1,2}X +[^\n]{1,60}\)==>")),
-    ("imex", _mark(rb"^Connectivity Table Legend|^Node #\d+\s")),
+    (
+        "imex",
+        _mark(
+            rb"^Connectivity Table Legend|^Node #\d+\s|^[^\n]{0,80}[$#] *(?:sudo )?ls [^\n]{0,20}"
+            rb"/dev/nvidia-caps-imex-channels|^ls: [^\n]{0,40}/dev/nvidia-caps-imex-channels"
+        ),
+    ),
     (
         "lspci",
         _mark(rb"^" + _BUS + rb" (?:[A-Z0-9][^\n:]*(?:\[[0-9a-f]{4}\])?: |[0-9a-f]{4}: )"),
@@ -177,11 +185,20 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ("lspci-tree", _mark(rb"^[ +-]*-\[[0-9a-f]{4}:[0-9a-f]{2}(?:-[0-9a-f]{2})?\]-")),
     ("acs", _mark(rb"^[ \t]*(?:ACSCtl|LnkSta):\s")),
     ("ethtool", _mark(rb"^[^\n]{0,80}[$#] *(?:sudo )?ethtool -S \S+|^ {3,}(?:rx|tx)_\w+: \d+$")),
+    (
+        "env",
+        _mark(
+            rb"^[^\n]{0,80}[$#] *(?:env|printenv)(?: [^\n]{0,60})?\n(?:declare -x )?[A-Za-z_]\w*="
+        ),
+    ),
     ("rocm-smi", _mark(rb"^=+ ROCm System Management Interface =")),
     (INDEX, _mark(rb"^by\tnccltune ")),
     (
         OUTPUT,
-        _mark(rb"^\| (?:Diagnostic +\| Result|Health Monitor Report)|\bnhc: +Health check "),
+        _mark(
+            rb"^provider: [\w;]+\n +fabric: "
+            rb"|^\| (?:Diagnostic +\| Result|Health Monitor Report)|\bnhc: +Health check "
+        ),
     ),
 )
 _BY_ITEM = dict(reversed(_MARKS))

@@ -33,6 +33,9 @@ class NodeGpu(FactRecord):
     sm_clock_mhz: Annotated[int | None, "now"] = None
     sm_clock_max_mhz: Annotated[int | None, "highest"] = None
     temperature_c: Annotated[int | None, "now"] = None
+    power_w: Annotated[float | None, "power drawn now"] = None
+    power_limit_w: Annotated[float | None, "limit of the power, in force"] = None
+    power_default_w: Annotated[float | None, "limit that the model comes with"] = None
     ecc_uncorrected: Annotated[int | None, "uncorrected memory errors since boot"] = None
     remap_pending: Annotated[bool | None, "a row of memory is remapped at the next reset"] = None
     remap_failed: Annotated[bool | None, "a row of memory could not be remapped"] = None

@@ -18,6 +18,9 @@ class NodeNic(FactRecord):
     speed_mbit_per_s: Annotated[int | None, "as the kernel reports it"] = None
     speed_max_mbit_per_s: Annotated[int | None, "fastest mode that ethtool lists"] = None
     mtu: Annotated[int | None, "bytes"] = None
+    other_mtu: Annotated[
+        int | None, "what the same text shows before, of another host or of an earlier time"
+    ] = None
     numa: Annotated[int | None, "NUMA node, -1 where unknown"] = None
     rdma: Annotated[str | None, "its RDMA device"] = None
 

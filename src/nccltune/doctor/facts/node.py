@@ -109,6 +109,12 @@ CPU_NUMA_NODES = fact(
     meaning="NUMA nodes that have CPUs",
     read="/sys/devices/system/node; lscpu",
 )
+CPU_NODES_WITHOUT_MEMORY = fact(
+    "cpu.nodes_without_memory",
+    list[int],
+    meaning="NUMA nodes that have CPUs and no memory",
+    read="numactl -H",
+)
 CPU_GOVERNORS = fact(
     "cpu.governors",
     list[str],

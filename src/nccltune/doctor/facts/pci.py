@@ -14,7 +14,7 @@ class HostBridge(FactRecord):
         bool | None, ("ACSCtl SrcValid+; false also where it has no ACS")
     ] = None
     acs_request_redirect: Annotated[
-        bool | None, ("ACSCtl ReqRedir+; false also where it has no ACS")
+        bool | None, ("ACSCtl ReqRedir+ or CmpltRedir+; false also where it has no ACS")
     ] = None
     acs_control: Annotated[str | None, "the whole ACSCtl line"] = None
 
@@ -39,7 +39,9 @@ class AcsLine(FactRecord):
 
     text: Annotated[str | None, "the flags: SrcValid+ TransBlk- ReqRedir+ ..."] = None
     count: Annotated[int | None, "how many such lines there are"] = None
-    redirects: Annotated[bool | None, "SrcValid+ or ReqRedir+: peer traffic goes to the CPU"] = None
+    redirects: Annotated[bool | None, "ReqRedir+ or CmpltRedir+: peer traffic goes to the CPU"] = (
+        None
+    )
 
 
 PCI_ACS_LINES = records(

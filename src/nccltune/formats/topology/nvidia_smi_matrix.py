@@ -24,9 +24,14 @@ MAX_DEVICES = 128
 # The distance that each kind of cell stands for; a larger number is farther. NCCL has no equivalent
 # of NODE: it uses PHB for paths that cross no link between CPUs.
 _DISTANCES = {"X": 0, "PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, "SOC": 5}
+_GPU = re.compile(r"GPU\d{1,4}")
 _NVLINK = re.compile(r"NV(\d{1,3})")
 _LEGEND = re.compile(r"\b(NIC\d{1,4})\s*:\s*(\S+?),?(?=\s|$)")
 _TRAILING = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
+_PCI_ONLY = re.compile(r"\btopo +(?:-\w+ +)*(?:-mp|--matrix_pci)\b")
+PCI_ONLY = "nvidia-smi topo -mp shows PCIe alone: whether NVLink joins the GPUs is not known"
+_UNKNOWN = "?"
+"""The cell of two NICs whose rows were cut off. It is no kind of connection."""
 _MOST_LINKS = 18
 """Number of NVLinks of one GPU, up to Blackwell. Only with NVSwitches can the cells of a row add up
 to more."""
@@ -48,13 +53,15 @@ class SmiDevice(msgspec.Struct, frozen=True, kw_only=True):
 class SmiMatrix(msgspec.Struct, frozen=True, kw_only=True):
     """A matrix. `cells[i][j]` is the connection of device i to device j (`X`, `NV18`, `PIX`).
 
-    `notes` names cells that were run together in the text.
+    `notes` names cells that were run together in the text. `pci_only`: `topo -mp`'s, whose cells
+    of GPUs show no NVLink.
     """
 
     source: str
     devices: tuple[SmiDevice, ...]
     cells: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
+    pci_only: bool = False
 
 
 class MatrixRow(NamedTuple):
@@ -66,12 +73,22 @@ class MatrixRow(NamedTuple):
 
 
 def read_matrix(data: bytes, source: str) -> SmiMatrix:
-    """Return the matrix in the output of `nvidia-smi topo -m`.
+    """Return the matrix in the output of `nvidia-smi topo -m`, else that of `topo -mp`.
 
-    Raises InputError, with the line, if there is no matrix or if it is truncated.
+    Rows of NICs at the end may be cut off: those of the GPUs show the same connections. Raises
+    InputError, with the line, if there is no matrix, or if a row of a GPU is missing or truncated.
     """
     lines = _lines(data, source)
     at, names, trailing = find_header(lines, source)
+    pci_only = shows_pci_only(lines, at)
+    if pci_only:
+        try:
+            later, *_ = find_header(lines, source, at + 1)
+            if not shows_pci_only(lines, later):
+                at, names, trailing = find_header(lines, source, later)
+                pci_only = False
+        except InputError:
+            pass
     legend = nic_names(lines)
     devices: list[SmiDevice] = []
     cells: list[tuple[str, ...]] = []
@@ -97,12 +114,44 @@ def read_matrix(data: bytes, source: str) -> SmiMatrix:
         if len(devices) == len(names):
             break
     if len(devices) < len(names):
-        raise InputError(
-            f"has {len(devices)} rows for {len(names)} columns",
-            where=source,
-            hint="save it whole: nvidia-smi topo -m > FILE",
-        )
-    return SmiMatrix(source=source, devices=tuple(devices), cells=tuple(cells), notes=tuple(notes))
+        missing = names[len(devices) :]
+        if any(_GPU.fullmatch(name) for name in missing):
+            raise InputError(
+                f"has {len(devices)} rows for {len(names)} columns",
+                where=source,
+                hint="save it whole: nvidia-smi topo -m > FILE",
+            )
+        notes.append(f"rows that are cut off, taken from the columns: {' '.join(missing)}")
+        for place, name in enumerate(missing, len(devices)):
+            known = [one[place] for one in cells]
+            cells.append((*known, "X", *[_UNKNOWN] * (len(names) - place - 1)))
+            devices.append(_device(name, legend, {}, devices))
+    return SmiMatrix(
+        source=source,
+        devices=tuple(devices),
+        cells=tuple(cells),
+        notes=tuple(notes),
+        pci_only=pci_only,
+    )
+
+
+def shows_pci_only(lines: list[str], at: int) -> bool:
+    """Return whether the matrix whose header is `lines[at]` is of `nvidia-smi topo -mp`.
+
+    Its command above it shows that, or its whole legend, which has no NVLink.
+    """
+    end = next((one for one in range(at + 1, len(lines)) if _topo_header(lines[one])), len(lines))
+    start = max((one for one in range(at) if "topo " in lines[one]), default=0)
+    if any(_PCI_ONLY.search(line) for line in lines[start:at]):
+        return True
+    legend = [words[0] for line in lines[at:end] if (words := line.split()) and words[1:2] == ["="]]
+    is_whole = any(line.startswith("NIC Legend") for line in lines[at:end])
+    return is_whole and "PIX" in legend and "NV#" not in legend
+
+
+def _topo_header(line: str) -> bool:
+    words = line.split()
+    return words[:1] == ["GPU0"] and not _is_cell(words[1] if len(words) > 1 else "")
 
 
 def nic_names(lines: Iterable[str]) -> dict[str, str]:
@@ -131,16 +180,17 @@ def _lines(data: bytes, source: str) -> list[str]:
     return plain_lines(text)
 
 
-def find_header(lines: list[str], source: str) -> tuple[int, list[str], list[str]]:
-    """Return the header's index in `lines`, the device names, and the names of the other columns.
+def find_header(lines: list[str], source: str, start: int = 0) -> tuple[int, list[str], list[str]]:
+    """Return the index in `lines` of the first header from `start` on, the device names, and the
+    names of the other columns.
 
     Raises InputError if there is no header, if two devices have the same name, or if there are more
     than MAX_DEVICES.
     """
-    for at, line in enumerate(lines):
-        words = line.split()
-        if words[:1] != ["GPU0"] or _is_cell(words[1] if len(words) > 1 else ""):
+    for at, line in enumerate(lines[start:], start):
+        if not _topo_header(line):
             continue
+        words = line.split()
         cut = [line.find(name) for name in _TRAILING if name in line]
         names = line[: min(cut)].split() if cut else words
         if len(names) > MAX_DEVICES or len(set(names)) < len(names):
@@ -181,7 +231,7 @@ def read_row(line: str, names: list[str], trailing: list[str], where: str) -> Ma
 def _device(
     word: str, legend: dict[str, str], rest: dict[str, str], before: list[SmiDevice]
 ) -> SmiDevice:
-    is_gpu = re.fullmatch(r"GPU\d{1,4}", word) is not None
+    is_gpu = _GPU.fullmatch(word) is not None
     index = int(word[3:]) if is_gpu else sum(not device.is_gpu for device in before)
     numa = rest.get("NUMA Affinity", "")
     return SmiDevice(
@@ -300,7 +350,9 @@ class _Tree:
             dialect=Dialect.SMI,
             cpus=tuple(cpus),
             unread=("bus ids are made up, speeds of links and NICs are not known: "
-                    "nvidia-smi topo -m shows neither", *self.matrix.notes, *self.asymmetric()),
+                    "nvidia-smi topo -m shows neither",
+                    *([PCI_ONLY] if self.matrix.pci_only else ()),
+                    *self.matrix.notes, *self.asymmetric()),
         )  # fmt: skip
 
     def under_cpu(self, members: list[int]) -> list[Pci]:
@@ -357,7 +409,7 @@ class _Tree:
             f"{names[i]} to {names[j]} is {cells[i][j]}, but back it is {cells[j][i]}"
             for i in range(len(names))
             for j in range(i)
-            if cells[i][j] != cells[j][i]
+            if cells[i][j] != cells[j][i] and _UNKNOWN not in (cells[i][j], cells[j][i])
         ][:20]
 
 

@@ -8,6 +8,7 @@ from nccltune.model.errors import InputError
 
 _KINDS = r"X|PIX|PXB|PHB|NODE|SYS|SOC|NV\d{1,3}"
 KIND = re.compile(_KINDS)
+_P2P_STATUS = re.compile(r"OK|[CGT]?NS|DR|U")
 _JOINED = re.compile(rf"(?P<cells>(?:{_KINDS})+)(?P<rest>\d.*)?")
 _ESCAPE = re.compile(
     r"\x1b\[[0-9;]*[A-Za-z]|(?:\^\[|\u241b|\\(?:033|x1b|e)|(?<![\w\]]))\[[0-9;]{1,8}m"
@@ -15,7 +16,7 @@ _ESCAPE = re.compile(
 _NAMES_JOINED = re.compile(r"((?:GPU|NIC)\d{1,4})(?=(?:GPU|NIC)\d)")
 _TRAILING = re.compile(r"\s*(?:(CPU|NUMA)\s*(Affinity)|GPU\s*NUMA\s*ID)")
 _FIRST_ROW = re.compile(rf"\s*GPU0(?:\s+|(?={_KINDS}))(?:{_KINDS})")
-_NO_ROW = re.compile(r"\s*(?:$|Legend|NIC Legend|\S+\s*[:=])")
+_NO_ROW = re.compile(r"\s*(?:$|[.…\[(]|Legend|NIC Legend|\S+\s*[:=])")
 _MOST_PARTS = 16
 _MOST_DEVICES = 200
 
@@ -106,6 +107,12 @@ def row_cells(words: list[str], count: int, name: str, where: str) -> Cells:
         if match is None or (match["rest"] and match["cells"][-1].isdigit()):
             if not word:
                 continue
+            if _P2P_STATUS.fullmatch(word):
+                raise InputError(
+                    f"'{word}' is of nvidia-smi topo -p2p: whether P2P works, no connection",
+                    where=where,
+                    hint="nccltune doctor reads that; connections are in nvidia-smi topo -m",
+                )
             if not word[0].isdigit() and word != "N/A":
                 raise InputError(
                     f"'{_short(word)}' is no kind of connection",

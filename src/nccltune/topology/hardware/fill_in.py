@@ -16,6 +16,7 @@ from itertools import combinations
 
 import msgspec
 
+from nccltune.formats.topology.nvidia_smi_matrix import PCI_ONLY
 from nccltune.model.topology import Dialect, Gpu, Net, NvLink, Pci, Topology
 from nccltune.topology.hardware import bandwidth
 from nccltune.topology.hardware.change import devices_of, rebuilt
@@ -65,7 +66,7 @@ def _shapes() -> list[_Shape]:
 def leaves_nvlink_out(topology: Topology) -> bool:
     """Return whether a file says nothing of NVLink, unlike NCCL's own and `nvidia-smi`'s."""
     if topology.dialect is Dialect.SMI:
-        return False
+        return PCI_ONLY in topology.unread
     gpus = [one.gpu or Gpu() for one in _gpus(topology)]
     if any(gpu.nvlinks or gpu.c2c for gpu in gpus):
         return False

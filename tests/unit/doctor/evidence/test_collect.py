@@ -197,6 +197,7 @@ def test_a_node_supplies_every_fact_but_these(facts: Facts) -> None:
     assert never == {
         "container.numa_calls",
         "counters_once",
+        "cpu.nodes_without_memory",
         "gpu.copies",
         "gpu.copy_ranges",
         "gpu.link_errors",

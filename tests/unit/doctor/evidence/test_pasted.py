@@ -52,6 +52,7 @@ def test_acs_lines_without_their_devices() -> None:
     off = ACS.replace("SrcValid+", "SrcValid-").format("-")
     found = parse_pci_lines(ACS.format("+") * 2 + off)
     assert [(one.count, one.redirects) for one in found.acs] == [(2, True), (1, False)]
+    assert [one.redirects for one in parse_pci_lines(ACS.format("-")).acs] == [False]
     assert not found.devices
     assert parse_pci_lines("c0:01.1 PCI bridge: x\n" + ACS.format("+")).devices
     assert kinds_of("x.txt", ACS.format("+").encode()).items == ("acs",)
@@ -366,6 +367,20 @@ Troubleshooting Info
 Recommendation                     : Cable is unplugged
 """
 # What people post, in own words of that shape, with the rule that names its cause.
+SAMPLE = """[CUDA Bandwidth Test] - Starting...
+ Device 0: NVIDIA A100-PCIE-40GB
+ Host to Device Bandwidth, 1 Device(s)
+ PINNED Memory Transfers
+   Transfer Size (Bytes)\tBandwidth(MB/s)
+   33554432\t\t\t6102.4
+"""
+POWER = """GPU 00000000:1C:00.0
+    Product Name                      : Tesla V100-SXM2-32GB
+    Power Readings
+        Power Draw                    : 148.90 W
+        Enforced Power Limit          : 150.00 W
+        Default Power Limit           : 300.00 W
+"""
 POSTED = [
     (
         "Failed to find reverse path from remNode 0/41000 nlinks 2 to node 0/61000",
@@ -432,7 +447,33 @@ POSTED = [
     ("$ df -h | grep shm\nshm   64M   1.2M  63M   2% /dev/shm", "shm-small"),
     ("tmpfs    65536   0  65536   0% /dev/shm", "shm-small"),
     ("Device=0 CANNOT Access Peer Device=1\n" + P2P, "p2p-not-ok"),
-]
+    (SAMPLE, "copies-slow"),
+    (
+        "$ nvidia-smi topo -p2p n\n GPU0 GPU1\n GPU0 X NS\n GPU1 NS X\n\nLegend:\n  X = Self\n"
+        "$ nvidia-smi topo -p2p w\n GPU0 GPU1\n GPU0 X CNS\n GPU1 CNS X",
+        "p2p-not-ok",
+    ),
+    (
+        "$ env | grep NCCL\nNCCL_IB_GID_INDEX=2\n$ show_gids\nDEV PORT INDEX GID IPv4 VER DEV\n"
+        "m 1 2 0000:0000:0000:0000:0000:ffff:c0a8:0a02 10.0.0.2 v1 e1\n"
+        "m 1 3 0000:0000:0000:0000:0000:ffff:c0a8:0a02 10.0.0.2 v2 e1",
+        "gid-v1",
+    ),
+    ("cuMemAlloc() of a 64 bytes GPU buffer\nCouldn't allocate MR", "gpu-memory-not-registered"),
+    ('DCGM_FI_DEV_XID_ERRORS{gpu="3",Hostname="n7"} 79', "health-check-failed"),
+    ("a:~# ip link\n4: e1: <UP> mtu 9000 state UP\nb:~# ip link\n4: e1: <UP> mtu 1500 state UP",
+     "mtu-two-in-a-text"),
+    (ACS.format("-"), "acs-validates"),
+    (POWER, "gpu-power-limited"),
+    (POWER.replace("Power Readings", "GPU Power Readings").replace("Enforced", "Current"),
+     "gpu-power-limited"),
+    ("Node #0 - 10.0.0.1 - READY - Version: 570.1\n"
+     "$ ls -l /dev/nvidia-caps-imex-channels\nls: cannot access "
+     "'/dev/nvidia-caps-imex-channels/': No such file or directory", "mnnvl-imex"),
+    ("available: 2 nodes (0-1)\nnode 0 cpus: 0 1\nnode 0 size: 0 MB\nnode 1 cpus: 2 3\n"
+     "node 1 size: 64307 MB", "numa-without-memory"),
+    (f"$ ulimit -a\n{LOCKED}", "memlock"),
+]  # fmt: skip
 DEVICES = "# Using devices\n#   Rank  0 Pid  7 on  a device  0 [0x03] A100\n"
 POSTED += [
     ("it shows: `INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'`", "gdr-disabled"),
@@ -457,6 +498,22 @@ HARMLESS = [
     ("[    1.100000] iommu: Default domain type: Translated", "iommu-translates"),
     (f"CA 'mlx5_0'\n\tPort 1:\n\t\tState: Active\n\t\tRate: 100\n{PERFTEST}", "rdma-measured"),
     (ETHTOOL.format("1000Mb/s", "yes"), "nic-link"),
+    (SAMPLE.replace("6102.4", "24102.4"), "copies-slow"),
+    (
+        "$ nvidia-smi topo -p2p n\n GPU0 GPU1\n GPU0 X NS\n GPU1 NS X\n\nLegend:\n  X = Self\n"
+        "$ nvidia-smi topo -p2p r\n GPU0 GPU1\n GPU0 X OK\n GPU1 OK X",
+        "p2p-not-ok",
+    ),
+    ('DCGM_FI_DEV_XID_ERRORS{gpu="3",Hostname="n7"} 0', "health-check-failed"),
+    ('DCGM_FI_DEV_XID_ERRORS{gpu="3",Hostname="n7"} 31', "health-check-failed"),
+    ("4: e1: <UP> mtu 9000 state UP\n4: e1: <UP> mtu 9000 state UP", "mtu-two-in-a-text"),
+    (SAMPLE.replace("PINNED", "PAGEABLE"), "copies-slow"),
+    (POWER.replace("150.00", "300.00"), "gpu-power-limited"),
+    (
+        "Node #0 - 10.0.0.1 - READY - Version: 570.1\n$ ls -l /dev/nvidia-caps-imex-channels\n"
+        "crw-rw-rw- 1 root root 234, 0 May 12 19:06 channel0",
+        "mnnvl-imex",
+    ),
     ("4: docker0: <NO-CARRIER,BROADCAST,UP> mtu 1500 qdisc x state DOWN", "nic-link"),
     (f"$ mlxlink -d mlx5_1\n{MLXLINK.replace('Polling', 'Active')}", "port-down"),
     ("$ cat /sys/kernel/iommu_groups/*/type | sort | uniq -c\n  95 identity", "iommu-translates"),

@@ -6,7 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccltune.formats.topology.cpu_list import cpus_of, mask_of
-from nccltune.formats.topology.nvidia_smi_matrix import looks_like_matrix, read_matrix, smi_topology
+from nccltune.formats.topology.nvidia_smi_matrix import (
+    PCI_ONLY,
+    looks_like_matrix,
+    read_matrix,
+    smi_topology,
+)
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Dialect, Topology
 from nccltune.topology.hardware.build import link_graph
@@ -114,6 +119,36 @@ def test_a_row_that_kept_some_of_its_tabs() -> None:
     read = read_matrix(text.encode(), "paste.txt")
     assert read.cells == (("X", "NV2"), ("NV2", "X"))
     assert [device.cpu_affinity for device in read.devices] == ["0-7", "8-15"]
+
+
+def test_rows_of_nics_may_be_cut_off() -> None:
+    head = SWITCHES.index("NIC0\tPIX")
+    cut = read_matrix(f"{SWITCHES[:head]}...\n".encode(), "topo.txt")
+    whole = matrix(SWITCHES)
+    assert cut.notes == ("rows that are cut off, taken from the columns: NIC0 NIC1",)
+    assert [row[:3] for row in cut.cells] == [
+        row[:3] for row in read_matrix(SWITCHES.encode(), "topo.txt").cells
+    ]
+    shown = [[len(cpu.devices), cpu.affinity] for cpu in smi_topology(cut).cpus]
+    assert shown == [[len(cpu.devices), cpu.affinity] for cpu in whole.cpus]
+    with pytest.raises(InputError, match="2 rows for 5 columns"):
+        read_matrix(SWITCHES[: SWITCHES.index("GPU2\tSYS")].encode(), "topo.txt")
+
+
+def test_pcie_alone_shows_no_nvlink() -> None:
+    """`topo -mp` has a command above it, or a whole legend without NVLink; `topo -m` after it is
+    the one that is read."""
+    asked = "$ nvidia-smi topo -mp\n"
+    assert PCI_ONLY in matrix(asked + PASTED.partition("\n")[2].replace("NV2", "PIX")).unread
+    assert PCI_ONLY in matrix(SWITCHES).unread
+    for text in (PASTED, SWITCHES.replace("\nNIC L", "  NV#  = Bonded\nNIC L"), SWITCHES[:400]):
+        assert PCI_ONLY not in matrix(text).unread
+    assert (
+        read_matrix(
+            f"{asked}{PASTED.partition(chr(10))[2].replace('NV2', 'PIX')}\n{PASTED}".encode(), "t"
+        ).cells[0][1]
+        == "NV2"
+    )
 
 
 def test_nvswitches() -> None:

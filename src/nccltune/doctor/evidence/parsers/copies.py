@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse measured copies of nvbandwidth (0.2 to 0.8) and of NVIDIA's sample p2pBandwidthLatencyTest:
-between the host and each GPU, and between GPUs."""
+"""Parse measured copies of nvbandwidth (0.2 to 0.8) and of NVIDIA's samples p2pBandwidthLatencyTest
+and bandwidthTest: between the host and each GPU, and between GPUs."""
 
 import math
 import re
@@ -28,6 +28,13 @@ _NO_PEER = re.compile(r"^[>\s]*Device=(?P<a>\d{1,4}) CANNOT Access Peer Device=(
 _HIP = re.compile(
     r"^[>\s]*(?:for gpu#(?P<gpu>\d{1,4}) |peer2peer not supported *: *(?P<peers>gpu#\d.{0,400}))"
 )
+# bandwidthTest: a title for each kind, then sizes in bytes and rates.
+_SAMPLE = re.compile(
+    r"^[>\s]*(?P<kind>Host to Device|Device to (?:Host|Device)) Bandwidth, (?P<gpus>\d+) Device"
+)
+_PAGED = re.compile(r"^[>\s]*PAGEABLE Memory Transfers")
+_IN_MB = re.compile(r"Bandwidth\(MB/s\)")
+_SIZE = re.compile(r"^[>\s]*(?P<bytes>\d{4,12})\s+(?P<rate>\d{1,7}\.\d{1,4})\s*$")
 _TESTS = {
     "host_to_device_memcpy_ce": "h2d",
     "device_to_host_memcpy_ce": "d2h",
@@ -79,6 +86,10 @@ def parse_copies(text: str) -> Copies:
     rates: dict[str, dict[int, float]] = {}
     peers: dict[tuple[int, int, str], float] = {}
     peers_line = 0
+    names = {int(one["a"] or one["b"]): one["name"] for one in _matches(_NAME, text)}
+    # With several GPUs the sample prints their sum.
+    if len(names) == 1 and (sample := _sample(text)):
+        rates = {kind: {next(iter(names)): rate} for kind, rate in sample.items()}
     for number, kind, row, column, rate in _cells(text):
         if not kind.startswith((*_PEERS, "without")):
             best = rates.setdefault(kind, {})
@@ -91,7 +102,6 @@ def parse_copies(text: str) -> Copies:
     for (a, b, kind), rate in list(peers.items()):
         if kind.endswith(ways):
             peers[a, b, kind.removesuffix(ways)] = rate / parts
-    names = {int(one["a"] or one["b"]): one["name"] for one in _matches(_NAME, text)}
     return Copies(
         names,
         rates,
@@ -113,6 +123,23 @@ def parse_copies(text: str) -> Copies:
         peers_line,
         both_ways=parts == 2 and any(kind == "p2p" for *_, kind in peers),
     )
+
+
+def _sample(text: str) -> dict[str, float]:
+    """Return the highest rates of bandwidthTest, of pinned memory and one GPU, in GB/s."""
+    found: dict[str, float] = {}
+    kind, unit = "", 1.0
+    for _, line in lines_of(text):
+        if (match := _SAMPLE.match(line)) is not None:
+            one = {"Host to Device": "h2d", "Device to Host": "d2h"}.get(match["kind"], "")
+            kind = one if match["gpus"] == "1" else ""
+        elif _PAGED.match(line):
+            kind = ""
+        elif "Bandwidth(" in line:
+            unit = 1e-3 if _IN_MB.search(line) else 1.0
+        elif kind and (match := _SIZE.match(line)) is not None:
+            found[kind] = max(found.get(kind, 0.0), round(float(match["rate"]) * unit, 3))
+    return found
 
 
 def _hip_refused(text: str) -> Iterator[PeerStatus]:
@@ -212,7 +239,13 @@ def copy_ranges(
     model = models.pop() if len(models) == 1 else ""
     for kind, rates in copies.rates.items():
         if kind in _SHOWN and rates:
-            yield _range(_SHOWN[kind], list(rates.values()), model, kind)
+            one = _range(_SHOWN[kind], list(rates.values()), model, kind)
+            few = [gpu for gpu, rate in rates.items() if rate < 0.6 * max(rates.values())]
+            if few and 2 * len(few) <= len(rates):
+                one.slow = [f"GPU {gpu} at {rates[gpu]:g} GB/s" for gpu in few]
+                if not kind.endswith("_sm"):
+                    one.normal = False
+            yield one
     refused = {frozenset((one.a, one.b)) for one in copies.refused}
     for kind, what in (("peer", "GPU to GPU"), ("refused", "GPU to GPU without P2P")):
         peers = [

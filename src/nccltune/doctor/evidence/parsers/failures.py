@@ -71,6 +71,18 @@ _BESIDE = (
         "gpu_lost",
         re.compile(r"^\S+ (?:VGA|3D|Display|Processing).*: (?:NVIDIA|Adv).*\(rev ff\)", re.M),
     ),
+    # perftest with --use_cuda
+    (
+        "cuMemAlloc() of a",
+        "gpu_mr",
+        re.compile(r"^(?:Couldn't allocate MR|[Ff]ailed to create (?:mr|MR))\b.*", re.M),
+    ),
+    # dcgm-exporter shows the last Xid of a GPU, of which a program causes some.
+    (
+        "DCGM_FI_DEV_XID_ERRORS{",
+        "health",
+        re.compile(r"^DCGM_FI_DEV_XID_\w+\{.*\} (?!(?:13|31|43|45|68|109)\b)[1-9]\d*", re.M),
+    ),
 )
 _PHRASES = tuple(word for word in _KIND if word.count(" ") > 3)
 # Words of NCCL's and its plugins' messages. Programs that contain NCCL's network code (UCCL), the

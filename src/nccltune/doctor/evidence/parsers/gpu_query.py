@@ -115,6 +115,9 @@ def _made(index: int, said: Callable[[str], str | None]) -> NodeGpu:
         sm_clock_mhz=whole(value("clocks.current.sm")),
         sm_clock_max_mhz=whole(value("clocks.max.sm")),
         temperature_c=whole(value("temperature.gpu")),
+        power_w=_watts(value("power.draw")),
+        power_limit_w=_watts(value("enforced.power.limit") or value("power.limit")),
+        power_default_w=_watts(value("power.default_limit")),
         ecc_uncorrected=whole(value("ecc.errors.uncorrected.volatile.total")),
         remap_pending=_yes(value("remap.pending")),
         remap_failed=_yes(value("remap.failed")),
@@ -124,6 +127,10 @@ def _made(index: int, said: Callable[[str], str | None]) -> NodeGpu:
         fabric_health=_word(value("fabric.health")),
         fabric_status=_word(value("fabric.status")),
     )
+
+
+def _watts(text: str | None) -> float | None:
+    return None if text is None else real(text.removesuffix("W").strip())
 
 
 def _word(text: str | None) -> str | None:
@@ -198,6 +205,7 @@ _FIELDS = frozenset(
         *(_field(name) for name in f"{QUERY},{QUERY_CAPABILITY},{QUERY_FABRIC}".split(",")),
         *("timestamp", "uuid", "gpu_uuid", "gpu_name", "gpu_bus_id", "serial", "count", "pstate"),
         *("memory.used", "memory.free", "utilization.memory", "power.draw", "power.limit"),
+        *("enforced.power.limit", "power.default_limit", "power.max_limit", "power.min_limit"),
         *("ecc.mode.current", "vbios_version", "clocks.mem", "clocks.gr"),
         *("ecc.errors.uncorrected.aggregate.total", "ecc.errors.corrected.volatile.total"),
         *("pcie.link.gen.gpumax", "pcie.link.gen.hostmax"),
@@ -232,6 +240,9 @@ _ELEMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "clocks.current.sm": ("clocks", ("sm_clock",)),
     "clocks.max.sm": ("max_clocks", ("sm_clock",)),
     "temperature.gpu": ("temperature", ("gpu_temp",)),
+    "power.draw": ("", ("power_draw", "average_power_draw", "instant_power_draw")),
+    "power.limit": ("", ("enforced_power_limit", "current_power_limit", "power_limit")),
+    "power.default_limit": ("", ("default_power_limit",)),
     "remap.pending": ("remapped_rows", ("remapped_row_pending", "pending")),
     "remap.failed": ("remapped_rows", ("remapped_row_failure", "remap_failure")),
     "gpu_recovery_action": ("", ("gpu_recovery_action",)),
@@ -253,6 +264,9 @@ def _xml(text: str) -> GpuQuery:
             unread += 1
         else:
             gpus.append(gpu)
+    if len(blocks) < (whole(_element(text[:4096], "attached_gpus")) or 0):
+        for gpu in gpus:
+            gpu.index = None
     return GpuQuery(gpus, _value(driver), unread + max(0, len(blocks) - _MOST_GPUS))
 
 
@@ -328,6 +342,14 @@ _LABELS = {
 }
 
 
+# Labels of older and newer drivers.
+_POWER = {
+    "power.draw": ("Power Draw", "Average Power Draw", "Instantaneous Power Draw"),
+    "power.limit": ("Enforced Power Limit", "Current Power Limit", "Power Limit"),
+    "power.default_limit": ("Default Power Limit",),
+}
+
+
 def _text(text: str) -> GpuQuery:
     gpus: list[NodeGpu] = []
     driver = re.search(r"^Driver Version\s*: (\S+)", text, re.M)
@@ -363,7 +385,11 @@ def _text(text: str) -> GpuQuery:
         else:
             fields.setdefault("/".join([*(title for _, title in titles), label]), value.strip())
     done()
-    if len(gpus) == 1 and gpus[0].bus_id is None:
+    attached = re.search(r"^Attached GPUs\s*: (\d{1,4})\s*$", text, re.M)
+    if attached and len(gpus) > 1 and int(attached[1]) > len(gpus):
+        for gpu in gpus:
+            gpu.index = None
+    elif len(gpus) == 1 and (gpus[0].bus_id is None or (attached and attached[1] != "1")):
         # A section alone may be of any GPU, unless the command is there, too.
         asked = set(re.findall(r"\bnvidia-smi [^|\n]*-i[ =]?(\d{1,4})\b", text))
         gpus[0].index = int(asked.pop()) if len(asked) == 1 else None
@@ -390,6 +416,14 @@ def _labels(fields: dict[str, str]) -> Callable[[str], str | None]:
                 and (count := whole(value)) is not None
             ]
             return str(sum(counts)) if counts else None
+        if name in _POWER:
+            words = [
+                fields[path]
+                for path in (f"{title}Power Readings/{one}" for title in ("", "GPU ")
+                             for one in _POWER[name])
+                if path in fields
+            ]  # fmt: skip
+            return next(iter(words), None)
         label = _LABELS.get(name)
         return fields.get(label) if label else None
 

@@ -12,7 +12,8 @@ _FIRST = re.compile(
     r"\s*(?P<ecc>\S+)\s*\|\s*$"
 )
 _SECOND = re.compile(
-    r"^\|\s*\S+\s+(?P<temperature>\d{1,3})C\s+P\d[^|]*\|[^|/]*/\s*\d{1,9}MiB\s*\|"
+    r"^\|\s*\S+\s+(?P<temperature>\d{1,3})C\s+P\d\s*"
+    r"(?:(?P<draw>\d+)W / +(?P<limit>\d+)W)?[^|]*\|[^|/]*/\s*\d{1,9}MiB\s*\|"
     r"\s*(?P<busy>\d{1,3})%"
 )
 _MIG = re.compile(
@@ -44,6 +45,7 @@ def parse_gpu_table(text: str) -> dict[int, dict[str, str]]:
         elif current and (match := _SECOND.match(line)) is not None:
             current["temperature.gpu"] = match["temperature"]
             current["utilization.gpu"] = match["busy"]
+            current |= {"power.draw": match["draw"] or "", "power.limit": match["limit"] or ""}
         elif (match := _LISTED.match(line)) is not None:
             current = found.setdefault(int(match["index"]), {"name": match["name"]})
         elif current and (match := _MIG.match(line)) is not None:

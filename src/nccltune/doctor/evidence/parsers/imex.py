@@ -14,6 +14,22 @@ _NODE = re.compile(
 )
 
 
+_LIST = re.compile(r"^[^\n]{0,80}[$#] *(?:sudo )?ls [^\n]{0,20}/dev/nvidia-caps-imex-channels/?")
+_NO_LIST = re.compile(r"^ls: [^\n]{0,40}/dev/nvidia-caps-imex-channels/?\S* ?.*No such file")
+_CHANNEL = re.compile(r"\bchannel\d{1,4}\b")
+
+
+def imex_channels(text: str) -> list[str] | None:
+    """Return the channels that `ls /dev/nvidia-caps-imex-channels` printed, None without one."""
+    found: list[str] | None = None
+    for _, line in lines_of(text):
+        if _LIST.match(line) or _NO_LIST.match(line):
+            found = found or []
+        if found is not None and not line.rstrip().endswith("channels"):
+            found += _CHANNEL.findall(line)
+    return found
+
+
 def parse_imex(text: str) -> Parsed[ImexMember]:
     """Parse the text or the JSON format. `unread` counts unknown entries."""
     if text.lstrip()[:1] == "{":

@@ -23,7 +23,9 @@ def parse_interfaces(text: str) -> list[NodeNic]:
     for _, line in lines_of(text):
         match = _FLAGS.match(line) or _IFCONFIG.match(line)
         if match is not None:
+            before = found.get(match["name"])
             nic = found[match["name"]] = NodeNic(name=match["name"])
+            nic.other_mtu = before.mtu if before is not None else None
             state = _STATE.search(match["rest"])
             nic.state = state[1].lower() if state else None
             if "NO-CARRIER" in line:

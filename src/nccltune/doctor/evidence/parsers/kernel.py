@@ -58,6 +58,7 @@ class Cpus(NamedTuple):
     numa_nodes: int | None = None
     online: int | None = None
     virtual: bool | None = None
+    without_memory: list[int] | None = None
 
 
 def parse_cpus(text: str) -> Cpus:
@@ -76,7 +77,19 @@ def parse_cpus(text: str) -> Cpus:
         numa_nodes=whole(fields.get("NUMA node(s)", fields.get("available"))),
         online=_count(fields.get("On-line CPU(s) list")),
         virtual=virtual if "available" not in fields and fields else None,
+        without_memory=_without_memory(fields) if "node 0 size" in fields else None,
     )
+
+
+def _without_memory(fields: dict[str, str]) -> list[int]:
+    """Return the NUMA nodes with CPUs and no memory, of `numactl -H`."""
+    return [
+        int(name.split()[1])
+        for name, cpus in fields.items()
+        if re.fullmatch(r"node \d{1,4} cpus", name)
+        and cpus
+        and re.fullmatch(r"0 [MG]B", fields.get(name.replace("cpus", "size"), ""))
+    ]
 
 
 def _cpuinfo(text: str) -> Cpus:

@@ -8,24 +8,34 @@ from nccltune.doctor.facts.gpu import PeerStatus
 
 STATUSES = frozenset({"OK", "NS", "CNS", "GNS", "TNS", "DR", "U"})
 _NAME = re.compile(r"GPU(\d{1,4})")
-_LEGEND = re.compile(r"^Legend:")
+_LEGEND = re.compile(r"^\s*Legend:")
+_ASKED = re.compile(r"\btopo +-p2p +([rwnap])")
+KINDS = {"r": "read", "w": "write", "n": "nvlink", "a": "atomics", "p": "pcie"}
 
 
 def parse_p2p_matrix(text: str) -> Parsed[PeerStatus]:
-    """Parse one matrix. The header gives the order of the columns.
+    """Parse matrices. The header of each gives the order of its columns.
 
-    The text does not state the kind of access (read, write, ...), so the records have no `kind`.
+    A matrix does not state its kind of access (read, write, ...). If the command is above it, that
+    does; else its records have no `kind`.
     """
     columns: list[int] = []
     pairs: list[PeerStatus] = []
     unread = 0
+    kind = None
+    in_legend = False
     for _, line in lines_of(text):
-        if _LEGEND.match(line):
-            break
+        if (asked := _ASKED.search(line)) is not None:
+            kind, columns = KINDS[asked[1]], []
+            continue
+        in_legend = in_legend or _LEGEND.match(line) is not None
         words = line.split()
         names = [_NAME.fullmatch(word) for word in words]
         if all(names):
             columns = [int(name[1]) for name in names if name]
+            in_legend = in_legend and not columns
+            continue
+        if in_legend:
             continue
         row = names[0]
         cells = words[1:]
@@ -35,7 +45,7 @@ def parse_p2p_matrix(text: str) -> Parsed[PeerStatus]:
         a = int(row[1])
         for b, cell in zip(columns, cells, strict=True):
             if cell in STATUSES:
-                pairs.append(PeerStatus(a=a, b=b, status=cell))
+                pairs.append(PeerStatus(a=a, b=b, kind=kind, status=cell))
             elif cell != "X":
                 unread += 1
     return Parsed(pairs, unread)

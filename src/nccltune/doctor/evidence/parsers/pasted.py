@@ -29,7 +29,7 @@ def parse_pci_lines(text: str) -> PciLines:
     matches = (_ACS.match(line) for _, line in lines_of(text))
     counts = Counter(" ".join(match["flags"].split()) for match in matches if match)
     found = [
-        AcsLine(text=flags, count=times, redirects="ReqRedir+" in flags or "SrcValid+" in flags)
+        AcsLine(text=flags, count=times, redirects="ReqRedir+" in flags or "CmpltRedir+" in flags)
         for flags, times in counts.items()
     ]
     return PciLines(found, _links(text), _DEVICE.search(text) is not None)

@@ -16,6 +16,7 @@ from nccltune.formats.topology.nvidia_smi_matrix import (
     looks_like_matrix,
     nic_names,
     read_row,
+    shows_pci_only,
 )
 from nccltune.formats.topology.pasted_matrix import plain_lines
 from nccltune.model.errors import InputError
@@ -23,7 +24,6 @@ from nccltune.model.errors import InputError
 _GPU = re.compile(r"^GPU(\d{1,4})$")
 _ROCM_KINDS = ("XGMI", "PCIE")
 _MOST_ROWS = 64
-_PCI_ONLY = re.compile(r"\btopo +(?:-\w+ +)*(?:-mp|--matrix_pci)\b")
 _ROCM = re.compile(r"^[= ]*Link Type between two GPUs", re.M)
 
 
@@ -73,14 +73,14 @@ def parse_topo_matrix(text: str) -> TopoMatrix:
     except InputError:
         return TopoMatrix((), {}, int(looks_like_matrix(text)))
     names = nic_names(lines)
-    asked = [number for number, line in enumerate(lines) if _PCI_ONLY.search(line)]
-    is_pci = any(number < at for number in asked)
+    is_pci = shows_pci_only(lines, at)
+    end = next((n for n, line in enumerate(lines) if n > at and "topo -" in line), None)
     if is_pci and (later := parse_topo_matrix("\n".join(lines[at + 1 :]))).cells:
         return later
     found: list[Cell] = []
     cpus: dict[int, list[int]] = {}
     unread = 0
-    for line in lines[at + 1 : next((one for one in asked if one > at), None)]:
+    for line in lines[at + 1 : end]:
         words = line.split(None, 1)
         if not words or words[0] not in columns:
             continue
