@@ -8,7 +8,7 @@
 # make docs    the documentation as a site, in build/site
 # make picture the README's picture: the report of the demo in Chromium
 # make image   a container image of the wheel in dist (PLATFORM=linux/arm64: for Grace)
-# make packages  a deb and an rpm with the plugins, of each wheel in dist
+# make packages, check-packages  a deb and an rpm with the plugins, of each wheel in dist; and their tests
 # make check   the loop of a change, minutes: make style, then the unit tests, Python and native
 # make style   ruff, mypy --strict, packaging/checks.py, clang-format; compiles nothing
 # make lint    make style, then clang-tidy
@@ -171,7 +171,7 @@ picture:
 	  --screenshot=docs/images/report.png "file://$(CURDIR)/build/picture/h200x4-as-4-nodes/report.html" 2>/dev/null
 
 # The wheels in dist, as an image and as packages with the plugins alone (a deb and an rpm).
-.PHONY: image packages
+.PHONY: image packages check-packages
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' src/nccltune/__init__.py)
 IMAGE ?= nccltune:$(VERSION)
 IMAGE_BUILDER ?= $(firstword $(foreach name,podman docker buildah,$(shell command -v $(name) 2>/dev/null)))
@@ -185,6 +185,9 @@ image:
 
 packages:
 	packaging/packages.sh dist
+
+check-packages: packages $(VENV)/.installed-test
+	$(BIN)/python -m pytest tests/e2e/packaging/test_packages.py
 
 clean:
 	rm -rf build $(VENV)

@@ -10,6 +10,28 @@ function(nccltune_skipped_test name reason)
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
 endfunction()
 
+# nccltune_test_program(NAME): compiles a program of the tests quickly. It runs too briefly to be
+# worth optimizing, unless sanitizers slow it down. What each test includes is precompiled once for
+# all programs, which saves two thirds of the compile time. Optimized builds do not use it: GCC 12
+# then reports false warnings in the precompiled std::string.
+function(nccltune_test_program name)
+  target_link_libraries(${name} PRIVATE nccltune_flags GTest::gtest)
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/native)
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
+    return()
+  endif()
+  if(NOT NCCLTUNE_SANITIZE)
+    target_compile_options(${name} PRIVATE -O0)
+  endif()
+  get_property(first GLOBAL PROPERTY NCCLTUNE_FIRST_TEST)
+  if(first)
+    target_precompile_headers(${name} REUSE_FROM ${first})
+  else()
+    target_precompile_headers(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/native/testing.h)
+    set_property(GLOBAL PROPERTY NCCLTUNE_FIRST_TEST ${name})
+  endif()
+endfunction()
+
 # nccltune_test(NAME SOURCES... LIBRARIES...): adds a GoogleTest program. Each of its tests becomes
 # a CTest test; under sanitizers the whole program is one CTest test. Does nothing if GoogleTest is
 # missing.
@@ -25,23 +47,10 @@ function(nccltune_test name)
     return()
   endif()
   add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE nccltune_flags ${arg_LIBRARIES} GTest::gtest_main
-                                        ${CMAKE_DL_LIBS} Threads::Threads)
-  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/native)
+  nccltune_test_program(${name})
+  target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} GTest::gtest_main ${CMAKE_DL_LIBS}
+                                        Threads::Threads)
   target_compile_definitions(${name} PRIVATE ${arg_DEFINITIONS})
-  # Tests run too briefly to be worth optimizing. What each test includes is precompiled once for all
-  # programs, which saves two thirds of the compile time. Optimized builds do not use it: GCC 12
-  # then reports false warnings in the precompiled std::string.
-  if(CMAKE_BUILD_TYPE STREQUAL "Debug")
-    target_compile_options(${name} PRIVATE -O0)
-    get_property(first GLOBAL PROPERTY NCCLTUNE_FIRST_TEST)
-    if(first)
-      target_precompile_headers(${name} REUSE_FROM ${first})
-    else()
-      target_precompile_headers(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/native/testing.h)
-      set_property(GLOBAL PROPERTY NCCLTUNE_FIRST_TEST ${name})
-    endif()
-  endif()
   if(NCCLTUNE_SANITIZE)
     # One process for all tests: a sanitized process takes 0.1 s to start.
     set(filter "")
@@ -51,9 +60,10 @@ function(nccltune_test name)
     if(NOT arg_SHARDS)
       set(arg_SHARDS 1)
     endif()
-    # Run the largest programs first. The timeout is only for hangs: next to other sanitized
-    # programs a test can take ten times as long as alone.
+    # Run the slowest programs first: those that are split, and the largest. The timeout is only for
+    # hangs: next to other sanitized programs a test can take ten times as long as alone.
     list(LENGTH arg_SOURCES cost)
+    math(EXPR cost "${cost} * ${arg_SHARDS}")
     foreach(shard RANGE 1 ${arg_SHARDS})
       math(EXPR index "${shard} - 1")
       add_test(NAME ${name}.${shard} COMMAND ${name} ${filter})

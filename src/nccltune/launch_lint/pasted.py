@@ -13,7 +13,7 @@ from nccltune.model.names import listed
 
 _FENCED = re.compile(r"^[ >]*(```+|~~~+)[^`\n]*\n(.*?)^[ >]*\1", re.DOTALL | re.MULTILINE)
 _DIRECTIVE = re.compile(r"^\s*#(?:SBATCH|PBS|BSUB|FLUX:)", re.MULTILINE)
-_LINK = re.compile(r"\[([^\]\n]{1,4096})\]\((?:https?:[^)\s]*|url|)\)")
+_LINK = re.compile(r"\[([^\[\]\n]{1,4096})\]\((?:https?:[^)\s]*|url|)\)")
 _BOLD = re.compile(r"(?<![\w*])\*\*([^\s*](?:[^*\n]*[^\s*])?)\*\*(?![\w*])")
 _AT_HOST = r"(?:\[[\w.-]+\]|(?:\([\w.-]+\) )?\[?[\w.-]+@[^\s#$%>]+(?: [^\s#$%>\]]+\]?)?)[#$%>] ?"
 _HOST_PROMPT = re.compile(rf"^[ \t]*{_AT_HOST}", re.MULTILINE)

@@ -57,7 +57,7 @@ _APART = (
     " started without its launcher"
 )
 _REBUILD = "build it again (make clean; make MPI=1) and start it with mpirun or srun"
-_LABELS = re.compile(r"#?\s*size\s+count\s+type\s+(?:redop|root|time)")
+_LABELS = re.compile(r"size\s+count\s+type\s+(?:redop|root|time)")
 _LOG = re.compile(r"[\w./-]{1,80}\.(?:log|out|txt|err|json)", re.IGNORECASE)
 _PAIRED_SIZE = re.compile(r"\b((?!world|batch|group)[a-z]+[_ ]size) ?[:=] ?\d", re.IGNORECASE)
 _VALUE = re.compile(r":\s*-?\d+(?:\.\d+)?\s*(?:[|,]|$)")
@@ -227,7 +227,7 @@ def _of_list(lines: list[str]) -> Described | None:
     found: list[re.Match[str]] = []
     title, above, first = "", "", 0
     for at, line in enumerate([*lines, "end"], 1):
-        plain = line.replace("**", "").replace("`", "").strip()
+        plain = " ".join(line.replace("**", "").replace("`", "").split())
         if (match := _LISTED.fullmatch(plain)) is not None:
             title, first = (title, first) if found else (above, at)
             found.append(match)

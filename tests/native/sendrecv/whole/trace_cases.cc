@@ -15,10 +15,8 @@ constexpr size_t kMemory = size_t{4} << 20;
 constexpr size_t kScratch = 4;
 constexpr size_t kCount = 64;
 
-uint64_t Hash(const std::vector<uint8_t>& bytes) {
-  uint64_t hash = 14695981039346656037U;
-  for (const uint8_t byte : bytes) hash = (hash ^ byte) * 1099511628211U;
-  return hash;
+size_t Hash(const std::vector<uint8_t>& bytes) {
+  return std::hash<std::string_view>()({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 // One of the two ranks. Both run the same programs.
@@ -28,6 +26,7 @@ class TracedRank {
     softNcclName(comm_, "comm");
     softNcclName(stream_, "stream");
     EXPECT_EQ(cuMemAlloc_v2(&memory_, kMemory), kCudaSuccess);
+    EXPECT_EQ(cuMemsetD8_v2(memory_, 0xEE, kMemory), kCudaSuccess);
     softNcclTrace();
   }
   ~TracedRank() {
@@ -142,7 +141,6 @@ void TracedRank::Run(const std::string& number, const std::vector<std::string>& 
   text_ += "\n";
   used_ = 0;
   scratch_used_ = 0;
-  ASSERT_EQ(cuMemsetD8_v2(memory_, 0xEE, kMemory), kCudaSuccess);
   const bool needs = std::any_of(words.begin(), words.end(), [](const std::string& word) {
     return word == "ncclCommDestroy" || word == "ncclCommAbort" || word == "ncclCommFinalize" ||
            word == "ncclCommRevoke";
@@ -176,6 +174,7 @@ void TracedRank::Finish() {
   ASSERT_TRUE(Soon([&] { return cuStreamQuery(stream_) != kNotReady; })) << text_;
   two_.Meet();
   text_ += "bytes " + std::to_string(Hash(Fetch(memory_, used_))) + "\n";
+  ASSERT_EQ(cuMemsetD8_v2(memory_, 0xEE, used_), kCudaSuccess);
   for (ncclComm_t* made : made_) {
     EXPECT_EQ(pncclCommDestroy(*made), kNcclSuccess);
     delete made;
