@@ -35,6 +35,7 @@ from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind
 from nccltune.formats.reading.named_version import version_of_text
 from nccltune.formats.reading.runs import RunSamples
 from nccltune.formats.reading.titled_header import measure_of
+from nccltune.formats.reading.unstated_unit import unstated_unit
 from nccltune.formats.text.lines import CHUNK_BYTES, encoding_of
 from nccltune.model.errors import InputError
 from nccltune.study import names
@@ -268,6 +269,10 @@ def _prepare(file: BinaryIO, report: FileReport, context: Context) -> Reader | N
         return None
     text = head.decode(encoding_of(head[:4]), errors="replace")
     context.collective, context.unit = collective_of_text(text), measure_of(text)
+    if not context.unit and (unit := unstated_unit(text.split("\n"))):
+        context.unit = unit
+        note = f"no unit is stated: the times are in {unit[1:-1]}, because in others they cannot be"
+        report.flag(FlagKind.NOTE, note)
     context.nccl = version_of_text(text)
     try:
         report.kind = kind_of(head)

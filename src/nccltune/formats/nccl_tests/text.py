@@ -246,6 +246,9 @@ class _TextReader:
         body = text.lstrip()
         if _SEPARATED.search(body) and source.copied(text, number):
             return
+        named = with_title(text, "", self.below)
+        if named is not text and source.copied(named, number):
+            return
         if self.commands.observe(body, number):
             source.end_unlabelled()
         self._comment(source, text, number)

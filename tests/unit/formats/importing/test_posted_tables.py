@@ -424,3 +424,51 @@ def test_what_is_not_known_is_named(name: str, tmp_path: Path) -> None:
     found = one(tmp_path, TIMED + data)
     assert not found.samples
     assert reason in f"{found.report.error} {found.report.hint} {found.reasons}"
+
+
+LADDER = (KIB, 16 * KIB, 256 * KIB, 4 * MIB, 64 * MIB)
+WITHOUT_UNITS = {
+    # One column may be proportional to the size, as long as another one is flat over small sizes.
+    "microseconds": ((21.1, 22.0, 31.5, 80.1, 620.2), (8.2, 9.1, 20, 71, 600), 1.0),
+    "milliseconds": ((0.021, 0.022, 0.031, 0.08, 0.62), (0.008, 0.009, 0.02, 0.1, 1.6), 1e3),
+    "bandwidths": ((0.1, 1.0, 15.5, 80.0, 180.0), (0.2, 1.3, 20.0, 91.0, 190.0), None),
+    "proportional": ((0.9, 14.4, 230, 3686, 58982), (0.8, 12.8, 205, 3277, 52429), None),
+    "counts": ((100, 100, 120, 500, 20), (3, 5, 7, 400, 10), None),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_UNITS)
+def test_a_unit_that_nothing_states_is_the_only_one_that_can_be(name: str, tmp_path: Path) -> None:
+    first, second, factor = WITHOUT_UNITS[name]
+    rows = zip(LADDER, first, second, strict=True)
+    found = one(tmp_path, TIMED + markdown(("Tensor Size", "pynccl", "symm"), *rows))
+    if factor is None:
+        assert not found.samples
+        assert "no name or unit says" in (found.report.error or "")
+    else:
+        times = sorted(item.time_us for item in found.samples)
+        assert times == pytest.approx(sorted(value * factor for value in first + second))
+        assert "no unit is stated" in found.sentence("note")
+
+
+def test_sizes_of_models_are_no_messages(tmp_path: Path) -> None:
+    rows = [("7B", 10, 9), ("13B", 11, 10), ("34B", 60, 50), ("70B", 160, 120)]
+    assert not one(tmp_path, TIMED + markdown(("Size", "before", "after"), *rows)).samples
+
+
+@pytest.mark.parametrize("mark", ["", "#"])
+@pytest.mark.parametrize("measures", [("time(us)", "algbw"), ("(us)",)])
+def test_runs_named_above_the_measures_of_each(
+    mark: str, measures: tuple[str, ...], tmp_path: Path
+) -> None:
+    names, groups = ["NCCL", "ONESHOT"], len(measures)
+    head = f"{mark:1}{'size':>11}{'ntok':>8}{names[0]:>{12 * groups}}{names[1]:>{12 * groups}}"
+    under = f"{mark:1}{'':>19}" + "".join(f"{name:>12}" for name in measures * 2)
+    rows = ""
+    for size in LADDER:
+        times = (20 + size / 1e5, 10 + size / 1e4)
+        cells = [x for time in times for x in (time, size / time / 1e3)[:groups]]
+        rows += f"{size:12d}{size // KIB:8d}{''.join(f'{x:12.3f}' for x in cells)}\n"
+    found = one(tmp_path, f"{TIMED}{head}\n{under}\n{mark}{'-' * 60}\n{rows}")
+    assert [item.bytes for item in found.samples] == [*LADDER, *LADDER]
+    assert found.samples[0].time_us == pytest.approx(20.01, abs=0.001)
