@@ -294,3 +294,21 @@ def test_analyze_names_the_settings_of_a_run(
     path.write_text("NCCL_CROSS_NIC=0\n" + SECTION + rows, encoding="utf-8")
     run(["analyze", str(path), "--collective", "allreduce", "--ranks", "8", *options])
     assert "settings   NCCL_CROSS_NIC=0\n" in capsys.readouterr().out
+
+
+def test_runs_of_a_folder_are_named_by_the_version_in_which_they_differ(tmp_path: Path) -> None:
+    factors = {"22203": 1.0, "22501": 1.4, "22703": 1.3}
+    for version, factor in factors.items():
+        log = (
+            f"# nccl-tests version 2.17.6 nccl-headers={version} nccl-library={version}\n"
+            "All-reduce, 8 GPUs, 1 node:\n| size | time (us) |\n|---|---|\n"
+        )
+        rows = (f"| {1 << k} | {(20 + (1 << k) / 1e4) * factor:.2f} |\n" for k in range(12, 24))
+        (tmp_path / f"{version}.log").write_text(log + "".join(rows), encoding="utf-8")
+    found = compare_paths([tmp_path], assumed_noise=0.05)
+    assert isinstance(found, ChoicesCompared)
+    (table,) = found.tables
+    assert list(table.times_us) == ["NCCL 2.22.3", "NCCL 2.25.1", "NCCL 2.27.3"]
+    assert [side.tests[0].ranges[0].ratio for side in table.sides] == pytest.approx(
+        [1.4, 1.3], rel=0.01
+    )
