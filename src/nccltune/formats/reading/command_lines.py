@@ -67,7 +67,8 @@ _OF_HOSTS = (
     r"|(?:(?<=\bone)|(?<=\bsingle)|(?<=\b1)) (?!(?:\w+ )?(?:each|per|a|the)\b)"
     r"(?:[\w.-]{1,24} ){1,2}(?:node|host|instance|machine|server)"
     r"|[ -](?:(?!(?:gpus?|ranks?|each|per|every|in|of|and|an?|the|this|one)\b)[\w.-]{1,24} ){1,2}"
-    r"(?:nodes|hosts|instances|machines|servers))\b"
+    r"(?:nodes|hosts|instances|machines|servers)"
+    r"|(?: ?x)?[ -](?:nvidia )?(?:[dh]gx|p[3-6][a-z]{0,3}(?:\.\d{1,2}xlarge)?(?=[ ,.:]|$)))\b"
 )
 _COUNTED = re.compile(
     rf"\b(?P<nodes>one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})(?:{_OF_HOSTS}|\s?{_NODE})",
@@ -75,7 +76,7 @@ _COUNTED = re.compile(
 )
 # A sentence about a test: `all_reduce_perf between 2 hosts`, `nccl-tests on two p4d instances`.
 _TESTED_ON = re.compile(
-    r".{0,120}?(?:\b(?:on|in|between|across|with|using|for|(?:outputs?|results?|tests?|runs?) of)"
+    r".{0,120}?(?:\b(?:on|in|between|across|with|using|for|have|(?:outputs?|results?|tests?|runs?) of)"
     r" (?:an? )?|\()"
     rf"(?P<nodes>one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}}){_OF_HOSTS}",
     re.IGNORECASE,
@@ -84,7 +85,7 @@ _TEST = re.compile(
     r"\b(?:tests?|testing|tested|run|runs|running|ran|bench\w*|results?|bus ?bw)\b|_perf\b",
     re.IGNORECASE,
 )
-_MACHINE_WORD = re.compile(r"(?<![a-z])(?:node|host|instance|machine|server)", re.IGNORECASE)
+_MACHINE_WORD = re.compile(r"(?<![a-z])(?:node|host|instance|machine|server|[dh]gx|p[3-6][a-z]{0,3}\b)", re.IGNORECASE)
 # A paragraph that compares a setting may be about another table than the next one.
 _COMPARES = re.compile(
     r"\b(?:default|instead|versus|vs|compar\w+|than|without|unset|both|either|or|but)\b",
@@ -331,7 +332,7 @@ class CommandLines:
         if found is None and tested and not (self._fenced or _CONTRAST.search(text)):
             found = _TESTED_ON.match(text)
         if found is None or len(set(_COUNTED.findall(text.lower()))) > 1:
-            if machines and self._used and not self._level:
+            if machines and self._used and not (self._level or each_node):
                 self._titled = None
             return
         nodes = _number_of(found["nodes"])
