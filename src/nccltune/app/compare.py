@@ -56,6 +56,7 @@ BASE = re.compile(r"(?:py)?nccl|default|base(?:line)?|before|none|stock|vanilla"
 """Names of the run with which the others in a table are compared."""
 
 
+_MEASURED = re.compile(r"^measured (?:column|under) '([^']+)'$")
 _SETTING = re.compile(r"(?P<name>[A-Z][A-Z0-9]*_[A-Z0-9_]+)=(?P<value>[\w,.:^-]+)")
 _TABLES_ARE = "the tables are at "
 _ROW_OR_SUM = re.compile(
@@ -195,8 +196,9 @@ def compare_paths(
     fleet = _fleet(found)
     one_file = len(paths) == 1 and not paths[0].is_dir()
     # Runs without names are of one system at most: each is placed among published systems.
-    named = found if one_file and any(run.table for run in runs) else _named_by_facts(found)
-    if named.runs and not (fleet.scaling if one_file else fleet.is_judged):
+    tabled = one_file and any(run.table for run in runs)
+    named = found if tabled else _named_by_facts(found)
+    if named.runs and not (fleet.scaling if tabled else fleet.is_judged):
         tables = list(_beside(named, assumed_noise))
         if tables:
             return ChoicesCompared(tables=tables, warnings=fleet.warnings)
@@ -208,7 +210,9 @@ def compare_paths(
 def _named_by_facts(found: RunsRead) -> RunsRead:
     """Return the runs named by what differs among them, such as `NCCL 2.27.3`; else none."""
     named = [
-        msgspec.structs.replace(run, column=facts.removeprefix(", "), table="")
+        msgspec.structs.replace(
+            run, column=_MEASURED.sub(r"\1", facts.removeprefix(", ")), table=""
+        )
         for own, facts in by_facts(found.runs)
         for run in own
         if facts and not facts.endswith("not shown")

@@ -76,7 +76,8 @@ _COUNTED = re.compile(
 )
 # A sentence about a test: `all_reduce_perf between 2 hosts`, `nccl-tests on two p4d instances`.
 _TESTED_ON = re.compile(
-    r".{0,120}?(?:\b(?:on|in|between|across|with|using|for|have|(?:outputs?|results?|tests?|runs?) of)"
+    r".{0,120}?(?:\b(?:on|in|between|across|with|using|for|have"
+    r"|(?:outputs?|results?|tests?|runs?) of)"
     r" (?:an? )?|\()"
     rf"(?P<nodes>one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}}){_OF_HOSTS}",
     re.IGNORECASE,
@@ -85,7 +86,9 @@ _TEST = re.compile(
     r"\b(?:tests?|testing|tested|run|runs|running|ran|bench\w*|results?|bus ?bw)\b|_perf\b",
     re.IGNORECASE,
 )
-_MACHINE_WORD = re.compile(r"(?<![a-z])(?:node|host|instance|machine|server|[dh]gx|p[3-6][a-z]{0,3}\b)", re.IGNORECASE)
+_MACHINE_WORD = re.compile(
+    r"(?<![a-z])(?:node|host|instance|machine|server|[dh]gx|p[3-6][a-z]{0,3}\b)", re.IGNORECASE
+)
 # A paragraph that compares a setting may be about another table than the next one.
 _COMPARES = re.compile(
     r"\b(?:default|instead|versus|vs|compar\w+|than|without|unset|both|either|or|but)\b",

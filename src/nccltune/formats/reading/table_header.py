@@ -109,6 +109,11 @@ _NOT_ONE_CALL = re.compile(
     r"(?![a-z])",
     re.IGNORECASE,
 )
+_OF_COLLECTIVE = re.compile(
+    r"^(?:all[ _-]?(?:reduce|gather|to[ _-]?all)|reduce[ _-]?scatter|broadcast)[ _:-]+",
+    re.IGNORECASE,
+)
+"""A collective before the condition of a run: `all-gather off`, `all-gather on`."""
 _SETTING = re.compile(r"[nr]ccl_\w+ ?= ?\S+", re.IGNORECASE)
 _SCALE = re.compile(r"\d{1,6}[ _x-]{0,3}(?:[a-z]{1,3}\d{2,4}\w?|gpus?|ranks?|nodes?)", re.I)
 _COLLECTIVES = frozenset(item.value for item in Collective)
@@ -363,6 +368,9 @@ def _are_of_one_call(headings: list[str]) -> bool:
         return True
     if all(_SCALE.fullmatch(heading) for heading in headings):
         return True
+    others = [_OF_COLLECTIVE.sub("", heading) for heading in headings]
+    if all(other and other != heading for other, heading in zip(others, headings, strict=True)):
+        headings = others
     return not any(_NOT_ONE_CALL.search(_SETTING.sub("", heading)) for heading in headings)
 
 

@@ -263,6 +263,20 @@ SCALES = {
         )
         for names in (("Msg", "time (us)"), ("MsgSz", "avg us"), ("Octets", "\u65f6\u95f4 (us)"))
     },
+    **{
+        words: (f"{words}\n\n{TABLE}", {scale})
+        for words, scale in (
+            ("I have 2 DGX A100, and when I run all_reduce_perf", "2x8"),
+            ("Results on 2 x HGX H100:", "2x8"),
+            ("nccl-tests results on two p5.48xlarge with EFA", "2x8"),
+            ("I have 8 DGX A100 and run tests on 2 nodes:", "?x8"),
+            ("I have a DGX A100 and ran all_reduce_perf", "?x8"),
+        )
+    },
+    "the nodes of several tables": (
+        f"2 nodes, 4 GPUs on each node:\n\n{TABLE}\n- again on each node\n{TABLE}",
+        {"2x8"},
+    ),
     "a placeholder of hosts": (
         f"mpirun -np 8 -H xxx ./all_reduce_perf -b 1M -e 16M -f 4 -g 1\n{TABLE}",
         {"?x8"},
@@ -472,3 +486,23 @@ def test_runs_named_above_the_measures_of_each(
     found = one(tmp_path, f"{TIMED}{head}\n{under}\n{mark}{'-' * 60}\n{rows}")
     assert [item.bytes for item in found.samples] == [*LADDER, *LADDER]
     assert found.samples[0].time_us == pytest.approx(20.01, abs=0.001)
+
+
+def test_arrows_between_two_values_are_two_runs_of_each_collective(tmp_path: Path) -> None:
+    names = ("msg size", "all-gather off \u2192 on", "speedup", "reduce-scatter off \u2192 on")
+    rows = [
+        (f"{size} MiB", f"{2 * size} \u2192 {size}.5 \u00b5s", "1.9x", f"{3 * size} -> {size} us")
+        for size in (8, 32, 128)
+    ]
+    found = one(tmp_path, TIMED + markdown(names, *rows))
+    times = {(item.collective, item.bytes, item.time_us) for item in found.samples}
+    assert times == {
+        timed
+        for size in (8, 32, 128)
+        for timed in (
+            (Collective.ALLGATHER, size * MIB, 2 * size),
+            (Collective.ALLGATHER, size * MIB, size + 0.5),
+            (Collective.REDUCESCATTER, size * MIB, 3 * size),
+            (Collective.REDUCESCATTER, size * MIB, size),
+        )
+    }
