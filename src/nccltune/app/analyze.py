@@ -49,7 +49,8 @@ CALIBRATION = names.CALIBRATION
 """The file of a study with measured link efficiencies. They replace the built-in ones."""
 
 
-_NCCL = re.compile(r"(?:column|under) '[^']*[nr]ccl", re.IGNORECASE)
+# A setting of NCCL names no program.
+_NCCL = re.compile(r"(?:column|under) '[^']*[nr]ccl(?!_\w+=)", re.IGNORECASE)
 _OTHERS = re.compile(
     r"\bgloo\b|\buccl?\b|mscclpp|msccl\+\+|custom|symm_?mem|multimem|(?:one|two)[-_ ]?shot|deepep"
     r"|nvshmem|flashinfer|\bmpi\b|\bmsccl\b|\bvllm\b|\b(?:y?ours)\b",

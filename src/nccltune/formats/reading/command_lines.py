@@ -121,7 +121,9 @@ _OF_RANKS = re.compile(
 # A program of PyTorch: `torchrun --nproc_per_node 8 --nnodes 2 bench.py`.
 _TORCHRUN = re.compile(r"\s--?nproc[-_]per[-_]node[ =](\d{1,3})\b")
 _TORCHRUN_NODES = re.compile(r"\s--?nnodes[ =](\d{1,5})(?![\d:])")
-_PRODUCT = re.compile(rf"\b(\d{{1,4}})[ -]?nodes?\s?[x\u00d7*]\s?(\d{{1,2}}){_EACH}", re.IGNORECASE)
+_PRODUCT = re.compile(
+    rf"\b(?P<nodes>\d{{1,4}})[ -]?nodes?\s?[x\u00d7*]\s?(\d{{1,2}}){_EACH}", re.IGNORECASE
+)
 # `2 nodes with 8 GPUs` are 16, `2 nodes, 16 GPUs` and `16 GPUs on 2 nodes` are not 32.
 _OF_EACH = re.compile(r"\b(?:with|of|having|x)\s\d|[x\u00d7*(/]\s?\d", re.IGNORECASE)
 _EACH_NODE = re.compile(
@@ -323,9 +325,11 @@ class CommandLines:
         nodes = _number_of(found["nodes"]) if found is not None else 1
         after = text[found.end("nodes") :] if found is not None else text
         each_node = _EACH_NODE.search(text) is not None
+        plain = is_title or not (self._fenced or _CONTRAST.search(text))
+        product = _PRODUCT.search(text) if plain else None
         if len(ranks) == 1 and not each_node and _are_all(after, nodes):
             self._headed, self._each = ranks.pop() or None, None
-        elif is_title and (product := _PRODUCT.search(text)) is not None:
+        elif product is not None:
             self._headed, self._each = int(product[1]) * int(product[2]) or None, int(product[2])
         elif is_title and (self._used or each_node):
             self._headed = None
@@ -334,6 +338,7 @@ class CommandLines:
         tested = machines and (text.endswith(":") or _TEST.search(text) is not None)
         if found is None and tested and not (self._fenced or _CONTRAST.search(text)):
             found = _TESTED_ON.match(text)
+        found = found or product
         if found is None or len(set(_COUNTED.findall(text.lower()))) > 1:
             if machines and self._used and not (self._level or each_node):
                 self._titled = None

@@ -193,6 +193,14 @@ def test_a_row_cut_in_its_in_place_columns_is_read_out_of_place(words: int, tmp_
     assert found.report.unreadable == 1
 
 
+def test_a_time_glued_to_the_wrong_elements_is_no_number_of_them(tmp_path: Path) -> None:
+    cells = ROWS.splitlines()[-1].split()
+    glued = " ".join([*cells[:8], f"{cells[8]}{cells[9]}", *cells[10:]])
+    found = one(tmp_path, TABLE.replace(ROWS, "".join(ROWS.splitlines(True)[:-1]) + glued + "\n"))
+    assert len(found.samples) == 2 * (len(ROWS.splitlines()) - 1)
+    assert not any(item.wrong for item in found.samples)
+
+
 def test_scripts_and_verbs_name_no_collective(tmp_path: Path) -> None:
     text = "It can reduce time (bench_reduce.py):\n\nAll-gather, 8 GPUs\n\n"
     found = one(tmp_path, text + markdown(("size", "time (us)"), ("1K", 9), ("1M", 30)))
@@ -268,6 +276,7 @@ SCALES = {
         for words, scale in (
             ("I have 2 DGX A100, and when I run all_reduce_perf", "2x8"),
             ("Results on 2 x HGX H100:", "2x8"),
+            ("8 GPUs (2 nodes x 4 A100), all_reduce.", "2x8"),
             ("nccl-tests results on two p5.48xlarge with EFA", "2x8"),
             ("I have 8 DGX A100 and run tests on 2 nodes:", "?x8"),
             ("I have a DGX A100 and ran all_reduce_perf", "?x8"),
@@ -354,6 +363,8 @@ SLOWER = markdown(("size", "time (us)"), ("1M", 105.5), ("2M", 140.4), ("4M", 19
 APART = {
     "headings": f"## Before\n\n{BOTH}\n## After\n\n{SLOWER}",
     "lines with a colon": f"Result of NCCL 2.28:\n\n{BOTH}\nResult of NCCL 2.29:\n\n{SLOWER}",
+    "a setting in a sentence": f"Without any setting:\n```\n{TABLE}```\n\nAfter"
+    f" `export NCCL_PXN_DISABLE=1` I get:\n```\n{TABLE.replace(ROWS, slower(ROWS))}```\n",
     "rows without names": f"Ours:\n```\n{ROWS}```\nNCCL:\n```\n{slower(ROWS)}```\n",
     "versions as columns": "### Bus bandwidth in GB/s (8 GPUs)\n\n"
     + markdown(("Size", "2.28", "2.29"), ("1M", 30.7, 28.2), ("2M", 46.7, 40.5), ("4M", 80, 71)),
