@@ -129,6 +129,7 @@ _OF_EACH = re.compile(r"\b(?:with|of|having|x)\s\d|[x\u00d7*(/]\s?\d", re.IGNORE
 _EACH_NODE = re.compile(
     r"\b(?:per|each|every|a) node\b|/\s?node|(?<=[^\W_]) each(?=\W|$)(?! of\b)", re.IGNORECASE
 )
+_ON_EACH = re.compile(r"\b(?:per|each|every) node\b", re.IGNORECASE)
 _MACHINES = (
     re.compile(
         r"\b(?:GB[23]00|GH200|[BH][123]00|H800|H20|A[138]00|A800|V100|P100|L40S?|L4|T4|A[134]0G?"
@@ -340,7 +341,8 @@ class CommandLines:
             found = _TESTED_ON.match(text)
         found = found or product
         if found is None or len(set(_COUNTED.findall(text.lower()))) > 1:
-            if machines and self._used and not (self._level or each_node):
+            alone = machines and not _ON_EACH.search(text)
+            if alone and self._used and not self._level:
                 self._titled = None
             return
         nodes = _number_of(found["nodes"])
