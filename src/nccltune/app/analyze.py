@@ -123,11 +123,14 @@ def analyze_path(
                 )
                 for part in parts
             ]
+        scales = {item.condition.scale for part in parts for item in part.analysis.conditions}
+        if len(parts) > 1 or (given.imported is not None and len(scales) > 2):
             with contextlib.suppress(InputError):
                 compared = compare_paths(
                     [path], assumed_noise=assumed_noise, copies=given.copies, **stated._asdict()
                 )
-    if isinstance(compared, ReferenceCompared):
+    judged = isinstance(compared, FleetCompared) and compared.is_judged
+    if isinstance(compared, ReferenceCompared) or (len(parts) == 1 and not judged):
         compared = None
     return AnalyzedInput(parts, given.imported, compared)
 

@@ -328,11 +328,11 @@ class CommandLines:
         each_node = _EACH_NODE.search(text) is not None
         plain = is_title or not (self._fenced or _CONTRAST.search(text))
         product = _PRODUCT.search(text) if plain else None
-        if len(ranks) == 1 and not each_node and _are_all(after, nodes):
-            self._headed, self._each = ranks.pop() or None, None
-        elif product is not None:
+        if product is not None:
             self._headed, self._each = int(product[1]) * int(product[2]) or None, int(product[2])
-        elif is_title and (self._used or each_node):
+        elif len(ranks) == 1 and not each_node and _are_all(after, nodes):
+            self._headed, self._each = ranks.pop() or None, None
+        elif is_title and (self._used or each_node) and not _ASSIGNMENT.search(text):
             self._headed = None
             self._each = ranks.pop() if len(ranks) == 1 and each_node else None
         machines = _MACHINE_WORD.search(text) is not None

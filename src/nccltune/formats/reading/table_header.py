@@ -339,7 +339,13 @@ def _with_only_time(columns: list[Column]) -> tuple[Column, ...]:
     means = [at for at in timed if _MEAN.search(columns[at].name)]
     if len(means) == 1 and all(_STATISTIC.search(columns[at].name) for at in timed):
         timed = means
-    if any(_heading_of(column)[1].endswith("bw") for column in columns):
+    rated = [at for at, column in enumerate(columns) if _heading_of(column)[1].endswith("bw")]
+    if len(rated) == 1 and not timed and not any(column.role in MEASURED for column in columns):
+        # `all_reduce busbw (GB/s)` is that of the only collective.
+        heading, role = _heading_of(columns[rated[0]])
+        if re.sub(r"[^a-z]", "", heading.lower().removesuffix("_perf")) in _COLLECTIVES:
+            columns[rated[0]] = columns[rated[0]]._replace(role=role)
+    if rated:
         return tuple(columns)  # it is the time of a run
     if len(timed) == 1 and not (column := columns[timed[0]]).role:
         heading, role = _heading_of(column)
