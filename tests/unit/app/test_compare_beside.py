@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.app.compare import ChoicesCompared, SidesCompared, compare_paths
+from nccltune.app.compare import ChoicesCompared, FleetCompared, SidesCompared, compare_paths
 from nccltune.cli import run
 
 TITLE = "All-reduce on 8 x H100, 1 node\n\n"
@@ -312,3 +312,18 @@ def test_runs_of_a_folder_are_named_by_the_version_in_which_they_differ(tmp_path
     assert [side.tests[0].ranges[0].ratio for side in table.sides] == pytest.approx(
         [1.4, 1.3], rel=0.01
     )
+
+
+def test_columns_of_numbers_of_nodes_are_a_series(tmp_path: Path) -> None:
+    rows = "".join(
+        f"{1 << k},{','.join(f'{x * (k - 20):.1f}' for x in (38.0, 37.1, 20.1))}\n"
+        for k in range(26, 31)
+    )
+    title = "AllReduce BusBW (GB/s), H100, 8 GPUs per node\n\n"
+    path = tmp_path / "table.csv"
+    path.write_text(f"{title}size (bytes),2 nodes,4 nodes,8 nodes\n{rows}")
+    found = compare_paths([path], assumed_noise=0.05)
+    assert isinstance(found, FleetCompared)
+    (series,) = found.scaling
+    assert [(row.nodes, row.ranks) for row in series.rows] == [(2, 16), (4, 32), (8, 64)]
+    assert any("46 % lost" in sentence for sentence in series.sentences)

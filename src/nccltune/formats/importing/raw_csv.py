@@ -22,7 +22,7 @@ from nccltune.formats.reading.cell_lists import plain_rows
 from nccltune.formats.reading.choice_evidence import Label, find_label
 from nccltune.formats.reading.collective_names import collective_of_title, only_collective
 from nccltune.formats.reading.context import Context
-from nccltune.formats.reading.file_names import headings_apart, scale_of_heading
+from nccltune.formats.reading.file_names import conditions_of, scale_of_heading
 from nccltune.formats.reading.file_report import FileKind, FlagKind
 from nccltune.formats.reading.platform_facts import PlatformFacts
 from nccltune.formats.reading.quantities import (
@@ -168,7 +168,7 @@ def _readers(
     if title and not runs and not header.roles & {"algorithm", "protocol", "choice"}:
         runs = [(title, header)]
     headings = [heading for heading, _ in runs]
-    apart = set(headings) if context.options.comparing else headings_apart(headings)
+    apart = conditions_of(headings, comparing=context.options.comparing)
     context.report.tables += 1
     context.report.heads.add(line)
     readers = [

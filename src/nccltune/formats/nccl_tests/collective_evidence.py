@@ -103,6 +103,11 @@ def find_collective(
     if told is not None:
         return told
     possible = _narrowed(possible_collectives(shape), factor, share, ranks)
+    if commanded not in (None, *possible):
+        # Some builds check in place what others do not: the command is the better evidence.
+        unchecked = possible_collectives(shape._replace(checked=frozenset()))
+        if commanded in _narrowed(unchecked, factor, share, ranks):
+            return commanded
     if len(possible) == 1 and not one_rank:
         return possible.pop()
     if commanded is not None and (one_rank or commanded in possible):
