@@ -21,6 +21,7 @@ from nccltune.formats.reading.table_header import (
     may_name_size,
     separates_runs,
 )
+from nccltune.formats.reading.tensor_shapes import with_sizes
 from nccltune.formats.text.delimited import cells_of, separators_of
 
 _NAMED = re.compile(r"(?<![\w/.])[\w.+-]{1,24}(?:\s?/\s?[\w.+-]{1,24}){1,15}(?![\w/])")
@@ -42,7 +43,7 @@ def plain_rows(
     blocks: Iterable[tuple[int, list[str]]], head: str
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield blocks in which each value of a table has a cell; `head` is the start of the text."""
-    blocks = rows_of_pairs(blocks, head)
+    blocks = with_sizes(rows_of_pairs(blocks, head), head)
     if _ARROW.search(head):
         # `20.2 \u2192 10.9 us` is `20.2 us / 10.9 us`, below names such as `off \u2192 on`.
         head = _with_slashes(head)

@@ -73,7 +73,7 @@ def _tables(lines: Sequence[str]) -> Iterator[list[_Curve]]:
             for place, column in enumerate(columns)
             if not (column.role or NO_RUN.search(column.name))
         ]
-        rated = any(_MAY_BE_RATE.search(column.name) for column in columns if column.role != "size")
+        rated = any(_MAY_BE_RATE.search(columns[place].name) for place in plain)
         if len(sizes) != 1 or len(plain) < 2 or rated:
             continue
         curves: dict[int, _Curve] = {place: [] for place in plain}

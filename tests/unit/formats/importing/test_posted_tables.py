@@ -517,3 +517,24 @@ def test_arrows_between_two_values_are_two_runs_of_each_collective(tmp_path: Pat
             (Collective.REDUCESCATTER, size * MIB, size),
         )
     }
+
+
+SHAPES = {
+    "two columns": markdown(("num_tokens", "hidden", "time (us)"), (1, 8192, 20), (64, 8192, 25)),
+    "a shape": markdown(
+        ("Shape", "dtype", "time (us)"), ("(1, 8192)", "", 20), ("64x8192", "", 25)
+    ),
+    "columns of blanks": "shape         nccl (us)   ours (us)\n[1, 8192]     20          20\n"
+    "[64, 8192]    25          25\n",
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_sizes_of_all_reduces_are_those_of_their_shapes(name: str, tmp_path: Path) -> None:
+    found = one(tmp_path, f"All-reduce (bf16), 8 GPUs, 1 node:\n\n{SHAPES[name]}")
+    timed = {(item.bytes, item.time_us) for item in found.samples}
+    assert timed == {(16 * KIB, 20.0), (MIB, 25.0)}
+    assert "2 bytes an element" in "".join(flag.sentence for flag in found.report.flags)
+    # Of other types and collectives the sizes are not known.
+    for title in ("All-reduce (bf16 and fp32)", "All-gather (bf16)", "All-reduce"):
+        assert not one(tmp_path, f"{title}, 8 GPUs, 1 node:\n\n{SHAPES[name]}").samples

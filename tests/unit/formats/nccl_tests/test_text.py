@@ -305,6 +305,9 @@ def test_a_command_names_an_all_to_all_that_is_checked_in_place() -> None:
     assert set(read.report.collectives) == {"alltoall"}
     other = text(f"$ mpirun -np 4 ./all_reduce_perf -g 1\n{table}", nodes=1)
     assert set(other.report.collectives) == {"allgather"}
+    # The second table may be of another command.
+    two = text(f"$ mpirun -np 4 ./alltoall_perf -g 1\n{table}\nand this:\n{table}", nodes=1)
+    assert set(two.report.collectives) == {"alltoall", "allgather"}
 
 
 def test_a_log_alone_is_no_table() -> None:
