@@ -54,7 +54,10 @@ _PROGRAM = re.compile(
 # mpirun starts several parts: `-np 1 A : -np 1 B`.
 _PARTS = re.compile(r"\s:\s+-(?:np?|-np)\s")
 _NODE_WORDS = ["", "single", "two", "three", "four", "five", "six", "seven", "eight"]
-_NODE = "(?:节点|節點|ノード|노드)"
+_NODE = (
+    "(?:节点|節點|ノード|노드"
+    r"|(?:knoten|n(?:\u0153|oe)uds?|nodos?|\u0443\u0437\u043b(?:\u0430|\u043e\u0432))\b)"
+)
 # A heading such as `### Two Nodes`, or a line that begins with the number.
 _OF_NODES = re.compile(
     r"(?P<mark>#{1,6}\s|[=*-]{2,})?(?(mark).{0,120}?|)(?<![\w.-])"

@@ -276,6 +276,8 @@ SCALES = {
         for words, scale in (
             ("I have 2 DGX A100, and when I run all_reduce_perf", "2x8"),
             ("Results on 2 x HGX H100:", "2x8"),
+            ("## Allreduce, 2 Knoten", "2x8"),
+            ("2 n\u0153uds, all_reduce_perf :", "2x8"),
             ("8 GPUs (2 nodes x 4 A100), all_reduce.", "2x8"),
             ("nccl-tests results on two p5.48xlarge with EFA", "2x8"),
             ("I have 8 DGX A100 and run tests on 2 nodes:", "?x8"),
