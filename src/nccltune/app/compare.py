@@ -196,7 +196,8 @@ def compare_paths(
     fleet = _fleet(found)
     one_file = len(paths) == 1 and not paths[0].is_dir()
     # Runs without names are of one system at most: each is placed among published systems.
-    tabled = one_file and any(run.table for run in runs)
+    tables_of = {run.table.rpartition(":")[0] for run in runs}
+    tabled = any(tables_of) and (one_file or len(tables_of) == 1)
     named = found if tabled else _named_by_facts(found)
     if named.runs and not (fleet.scaling if tabled else fleet.is_judged):
         tables = list(_beside(named, assumed_noise))

@@ -314,6 +314,18 @@ def test_runs_of_a_folder_are_named_by_the_version_in_which_they_differ(tmp_path
     )
 
 
+def test_the_only_file_of_a_folder_is_read_as_it_is_alone(tmp_path: Path) -> None:
+    rows = "".join(
+        f"| {1 << k} | {' | '.join(str(x * k) for x in (20, 9, 31, 44, 50))} |\n"
+        for k in range(12, 20)
+    )
+    names = "| size | a (us) | b (us) | c (us) | d (us) | e (us) |\n|---|---|---|---|---|---|\n"
+    alone = read(tmp_path, TITLE + names + rows)
+    found = compare_paths([tmp_path], assumed_noise=0.05)
+    assert isinstance(found, ChoicesCompared)
+    assert found.tables == alone.tables
+
+
 def test_columns_of_numbers_of_nodes_are_a_series(tmp_path: Path) -> None:
     rows = "".join(
         f"{1 << k},{','.join(f'{x * (k - 20):.1f}' for x in (38.0, 37.1, 20.1))}\n"
