@@ -49,7 +49,8 @@ CALIBRATION = names.CALIBRATION
 """The file of a study with measured link efficiencies. They replace the built-in ones."""
 
 
-_NCCL = re.compile(r"(?:column|under) '[^']*[nr]ccl", re.IGNORECASE)
+# A setting of NCCL names no program.
+_NCCL = re.compile(r"(?:column|under) '[^']*[nr]ccl(?!_\w+=)", re.IGNORECASE)
 _OTHERS = re.compile(
     r"\bgloo\b|\buccl?\b|mscclpp|msccl\+\+|custom|symm_?mem|multimem|(?:one|two)[-_ ]?shot|deepep"
     r"|nvshmem|flashinfer|\bmpi\b|\bmsccl\b|\bvllm\b|\b(?:y?ours)\b",
@@ -122,11 +123,14 @@ def analyze_path(
                 )
                 for part in parts
             ]
+        scales = {item.condition.scale for part in parts for item in part.analysis.conditions}
+        if len(parts) > 1 or (given.imported is not None and len(scales) > 2):
             with contextlib.suppress(InputError):
                 compared = compare_paths(
                     [path], assumed_noise=assumed_noise, copies=given.copies, **stated._asdict()
                 )
-    if isinstance(compared, ReferenceCompared):
+    judged = isinstance(compared, FleetCompared) and compared.is_judged
+    if isinstance(compared, ReferenceCompared) or (len(parts) == 1 and not judged):
         compared = None
     return AnalyzedInput(parts, given.imported, compared)
 

@@ -30,7 +30,7 @@ from nccltune.compare.runs import (
     labelled_by_ran,
     with_nominal_sizes,
 )
-from nccltune.compare.series import ScalingSeries, kept_apart, scaling
+from nccltune.compare.series import ScalingSeries, by_facts, kept_apart, scaling
 from nccltune.compare.sides import CurveComparison, compare_sides
 from nccltune.formats.importing.inputs import Reading, find_inputs, read_inputs
 from nccltune.formats.nccl_tests.run import listed_hosts
@@ -56,6 +56,7 @@ BASE = re.compile(r"(?:py)?nccl|default|base(?:line)?|before|none|stock|vanilla"
 """Names of the run with which the others in a table are compared."""
 
 
+_MEASURED = re.compile(r"^measured (?:column|under) '([^']+)'$")
 _SETTING = re.compile(r"(?P<name>[A-Z][A-Z0-9]*_[A-Z0-9_]+)=(?P<value>[\w,.:^-]+)")
 _TABLES_ARE = "the tables are at "
 _ROW_OR_SUM = re.compile(
@@ -195,13 +196,29 @@ def compare_paths(
     fleet = _fleet(found)
     one_file = len(paths) == 1 and not paths[0].is_dir()
     # Runs without names are of one system at most: each is placed among published systems.
-    if one_file and not fleet.scaling and any(run.table for run in runs):
-        tables = list(_beside(found, assumed_noise))
+    tables_of = {run.table.rpartition(":")[0] for run in runs}
+    tabled = any(tables_of) and (one_file or len(tables_of) == 1)
+    named = found if tabled else _named_by_facts(found)
+    if named.runs and not (fleet.scaling if tabled else fleet.is_judged):
+        tables = list(_beside(named, assumed_noise))
         if tables:
             return ChoicesCompared(tables=tables, warnings=fleet.warnings)
     if len(paths) == 1 and not (paths[0].is_dir() or fleet.tests or fleet.scaling):
         return compare_with_reference(paths[0], runs, reference, fleet.warnings)
     return fleet
+
+
+def _named_by_facts(found: RunsRead) -> RunsRead:
+    """Return the runs named by what differs among them, such as `NCCL 2.27.3`; else none."""
+    named = [
+        msgspec.structs.replace(
+            run, column=_MEASURED.sub(r"\1", facts.removeprefix(", ")), table=""
+        )
+        for own, facts in by_facts(found.runs)
+        for run in own
+        if facts and not facts.endswith("not shown")
+    ]
+    return found._replace(runs=named if len(named) == len(found.runs) else [])
 
 
 def _by_name(runs: Iterable[MeasuredRun]) -> dict[str, list[MeasuredRun]]:

@@ -40,6 +40,8 @@ def show(found: AnalyzedInput, path: Path, stated: str = "") -> None:
         if part.of:
             first = found.compared is None and not number
             out.print(styled("" if first else "\n", ("runs       ", "bold"), part.of))
+        elif found.compared is not None:
+            out.print("")
         # Where a file has runs of several programs, its version is that of one of them.
         version = None if part.foreign else analysis.platform.nccl_version
         title = msgspec.structs.replace(analysis.platform, nccl_version=version).title

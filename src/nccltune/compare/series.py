@@ -65,20 +65,20 @@ _Times = dict[int, list[float]]
 
 def scaling(runs: Sequence[MeasuredRun]) -> list[ScalingSeries]:
     """Return the series, of runs with equal facts, of tests of at least three scales."""
-    return [item for own, facts in _platforms(runs) for item in _of_platform(own, facts)]
+    return [item for own, facts in by_facts(runs) for item in _of_platform(own, facts)]
 
 
 def kept_apart(runs: Sequence[MeasuredRun]) -> str | None:
     """Return which runs are not in one series, and why; None if all may be."""
-    platforms = _platforms(runs)
+    platforms = by_facts(runs)
     if len(platforms) == 1 or len({run.scale for run in runs}) < 3:
         return None
     words = [f"{joined([run.name for run in own])} ({facts[2:]})" for own, facts in platforms]
     return f"not one series, because the runs differ: {'; '.join(words)}"
 
 
-def _platforms(runs: Sequence[MeasuredRun]) -> list[tuple[list[MeasuredRun], str]]:
-    """Return the runs by platform, and after a comma the facts in which each differs."""
+def by_facts(runs: Sequence[MeasuredRun]) -> list[tuple[list[MeasuredRun], str]]:
+    """Return the runs by platform, and after commas the facts in which each differs."""
     groups = runs_by_platform(runs)
     known: list[dict[str, str]] = [{} for _ in groups]
     for (i, one), (j, other) in combinations(enumerate(groups), 2):

@@ -39,6 +39,8 @@ _MOST_RANGES = 5
 _MOVED = 1.2
 """Ratio that each of several neighbouring sizes needs, if one of them reaches OUTLIER."""
 _MOVED_SIZES = 2
+_OPEN = 1.5
+"""Ratio that several sizes need so that a difference that is not shown is told all the same."""
 _UNCLEAR = 1.1
 """Ratio from which a size that both placements show alike is not called noise."""
 _MOVED_BYTES = 1 << 16
@@ -155,7 +157,9 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
         range_text = "x to ".join(
             f"{ratio:.2f}" for ratio in dict.fromkeys((ratios[0], ratios[-1]))
         )
-        signs = {x.ratio > 1 for x in self.points if round(abs(math.log(x.ratio)), 2)}
+        apart = [x for x in self.points if round(abs(math.log(x.ratio)), 2)]
+        signs_of = [x.ratio > 1 for x in apart]
+        signs = set(signs_of)
         sizes = counted(len(self.points), "size")
         if len(signs) == 1:
             differs = (
@@ -163,10 +167,26 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
             )
         else:
             differs = f"{first} and {second} differ by {range_text}x"
-        return (
-            f"{differs} at {sizes}, which so few sizes of {counted(sum(self.runs), 'run')} do not "
-            "show to be more than noise: measure more sizes, or give several runs of each"
-        )
+            crossed = [at for at in range(1, len(apart)) if signs_of[at] != signs_of[at - 1]]
+            if len(crossed) == 1 and all(
+                any(abs(math.log(x.ratio)) > math.log(_OPEN) for x in part)
+                for part in (apart[: crossed[0]], apart[crossed[0] :])
+            ):
+                forms = size_form(point.bytes for point in self.points)
+                after = apart[crossed[0]]
+                differs = (
+                    f"{second} is {'faster' if after.ratio > 1 else 'slower'} than {first} below "
+                    f"{forms(after.bytes)} and {'slower' if after.ratio > 1 else 'faster'} from "
+                    f"there on, by {range_text}x"
+                )
+        runs = counted(sum(self.runs), "run")
+        if len(self.points) < FEWEST:
+            why = (
+                f"so few sizes of {runs} do not show to be more than noise: measure more sizes, or"
+            )
+        else:
+            why = f"{runs} do not show to be more than noise, because the ratio varies as much:"
+        return f"{differs} at {sizes}, which {why} give several runs of each"
 
     def _of_range(self, item: RangeFound, first: str, second: str) -> str:
         sizes = size_form(point.bytes for point in self.points)
@@ -209,8 +229,10 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def few(self) -> bool:
-        """Return whether fewer than FEWEST sizes and no repeated run leave a difference open."""
-        return not self.ranges and self.noise != "runs" and len(self.points) < FEWEST
+        """Return whether a difference is open: few sizes or a wide scatter, and no repeated run."""
+        wide = [x for x in self.points if abs(math.log(x.ratio)) > math.log(_OPEN)]
+        open_ = len(self.points) < FEWEST or sum(x.bytes not in self.isolated for x in wide) > 1
+        return not self.ranges and self.noise != "runs" and open_
 
     @property
     def slower(self) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.app.compare import ChoicesCompared, SidesCompared, compare_paths
+from nccltune.app.compare import ChoicesCompared, FleetCompared, SidesCompared, compare_paths
 from nccltune.cli import run
 
 TITLE = "All-reduce on 8 x H100, 1 node\n\n"
@@ -294,3 +294,48 @@ def test_analyze_names_the_settings_of_a_run(
     path.write_text("NCCL_CROSS_NIC=0\n" + SECTION + rows, encoding="utf-8")
     run(["analyze", str(path), "--collective", "allreduce", "--ranks", "8", *options])
     assert "settings   NCCL_CROSS_NIC=0\n" in capsys.readouterr().out
+
+
+def test_runs_of_a_folder_are_named_by_the_version_in_which_they_differ(tmp_path: Path) -> None:
+    factors = {"22203": 1.0, "22501": 1.4, "22703": 1.3}
+    for version, factor in factors.items():
+        log = (
+            f"# nccl-tests version 2.17.6 nccl-headers={version} nccl-library={version}\n"
+            "All-reduce, 8 GPUs, 1 node:\n| size | time (us) |\n|---|---|\n"
+        )
+        rows = (f"| {1 << k} | {(20 + (1 << k) / 1e4) * factor:.2f} |\n" for k in range(12, 24))
+        (tmp_path / f"{version}.log").write_text(log + "".join(rows), encoding="utf-8")
+    found = compare_paths([tmp_path], assumed_noise=0.05)
+    assert isinstance(found, ChoicesCompared)
+    (table,) = found.tables
+    assert list(table.times_us) == ["NCCL 2.22.3", "NCCL 2.25.1", "NCCL 2.27.3"]
+    assert [side.tests[0].ranges[0].ratio for side in table.sides] == pytest.approx(
+        [1.4, 1.3], rel=0.01
+    )
+
+
+def test_the_only_file_of_a_folder_is_read_as_it_is_alone(tmp_path: Path) -> None:
+    rows = "".join(
+        f"| {1 << k} | {' | '.join(str(x * k) for x in (20, 9, 31, 44, 50))} |\n"
+        for k in range(12, 20)
+    )
+    names = "| size | a (us) | b (us) | c (us) | d (us) | e (us) |\n|---|---|---|---|---|---|\n"
+    alone = read(tmp_path, TITLE + names + rows)
+    found = compare_paths([tmp_path], assumed_noise=0.05)
+    assert isinstance(found, ChoicesCompared)
+    assert found.tables == alone.tables
+
+
+def test_columns_of_numbers_of_nodes_are_a_series(tmp_path: Path) -> None:
+    rows = "".join(
+        f"{1 << k},{','.join(f'{x * (k - 20):.1f}' for x in (38.0, 37.1, 20.1))}\n"
+        for k in range(26, 31)
+    )
+    title = "AllReduce BusBW (GB/s), H100, 8 GPUs per node\n\n"
+    path = tmp_path / "table.csv"
+    path.write_text(f"{title}size (bytes),2 nodes,4 nodes,8 nodes\n{rows}")
+    found = compare_paths([path], assumed_noise=0.05)
+    assert isinstance(found, FleetCompared)
+    (series,) = found.scaling
+    assert [(row.nodes, row.ranks) for row in series.rows] == [(2, 16), (4, 32), (8, 64)]
+    assert any("46 % lost" in sentence for sentence in series.sentences)

@@ -223,3 +223,24 @@ def test_an_unknown_choice_is_named_where_nothing_is_read(cli: Cli, inside: Path
     (inside / "post.csv").write_text(text)
     _, err = cli("analyze", "post.csv", code=2)
     assert "line 1 has NCCL_PROTO=Simple: nothing names the rest" in err
+
+
+def test_a_scale_that_loses_bandwidth_is_told_beside_the_curves(cli: Cli, inside: Path) -> None:
+    rows = "".join(f"{n},{8 * n},8192,{rate}\n" for n, rate in ((2, 372), (4, 361), (8, 210)))
+    (inside / "scales.csv").write_text(f"Nodes,GPUs,Size (MB),all_reduce busbw (GB/s)\n{rows}")
+    out = cli("analyze", "scales.csv").out
+    assert "361 GB/s with 4 nodes, 210 GB/s with 8 nodes at 8 GiB: 42 % lost" in out
+    assert out.count("\n\nplatform ") == 1
+
+
+def test_a_setting_that_names_runs_is_no_other_program(cli: Cli, inside: Path) -> None:
+    table = "| size | time (us) |\n|---|---|\n"
+    slow, fast = (
+        table + "".join(f"| {2**k} KiB | {factor * (40 + k)} |\n" for k in range(10))
+        for factor in (2, 1)
+    )
+    text = f"All-reduce, 8 GPUs\n\nWithout any setting:\n\n{slow}\nWith NCCL_PXN_DISABLE=1:\n\n"
+    (inside / "post.md").write_text(text + fast)
+    out = cli("analyze", "post.md").out
+    assert "NCCL_PXN_DISABLE=1 is 2.00x faster than Without any setting" in out
+    assert "may not be of NCCL" not in out

@@ -133,6 +133,24 @@ def test_few_sizes_are_no_proof_of_no_difference(factors: tuple[float, ...], wor
     assert re.match(words, found.verdict("A", "B"))
 
 
+@pytest.mark.parametrize(
+    ("factors", "words"),
+    [
+        ((0.3, 0.4, 0.6, 1.3, 2.5, 4.0), r"B is faster than A below 8 KiB and slower from there"),
+        ((3.0, 0.5, 0.6, 2.2, 0.5, 2.0), r"A and B differ by 1.*because the ratio varies as much"),
+        ((1.0, 1.1, 0.9, 1.1, 0.9, 1.0), r"no difference beyond noise at 6 sizes"),
+    ],
+)
+def test_wide_ratios_are_told_though_they_are_not_shown(
+    factors: tuple[float, ...], words: str
+) -> None:
+    n, places = len(factors), (False,)
+    sized = dict(zip(SIZES[:n], factors, strict=True))
+    second = run_of(RANDOM, n, 0.002, places=places, slowdown=sized.__getitem__)
+    found = compared([run_of(RANDOM, n, 0.002, places=places)], [second])
+    assert re.match(words, found.verdict("A", "B")), found.verdict("A", "B")
+
+
 def test_a_difference_of_the_whole_curve_needs_several_runs() -> None:
     pair = [
         [run_of(RANDOM, 12, 0.002, slowdown=lambda _, s=s: s) for _ in range(4)]

@@ -27,6 +27,12 @@ _CUT = re.compile(r"[\w\\+.-]{0,12}[`. \n]*")
 _FENCE = re.compile(r"^\s*```.*")
 _FRACTION = re.compile(r"-?\d+\.(\d+)")
 _MOST_DEPTH = 8
+_DECODER = json.JSONDecoder()
+_PIECE = 4096
+_TOKEN = 16
+"""Before the end of a piece, an error may come from a token that is cut there."""
+_MOST_DEEP = 16
+"""Lines that begin values of too many levels; text after so many is not looked at."""
 _PER_ROW = frozenset({"nodes", "ranks", "algorithm", "protocol", "choice"})
 _AROUND = _PER_ROW | {"collective", "op", "per_node", "type", "redop", "channels", "size"}
 """Roles that a scalar around the records may have."""
@@ -41,21 +47,20 @@ def json_documents(text: str, cut: list[int] | None = None) -> Iterator[tuple[in
     """
     if text.lstrip()[:1] in ("{", "["):
         text = _COMMENT.sub("", text)
-    decoder, at, line = json.JSONDecoder(), 0, 1
-    while at < len(text):
+    at, line, deep = 0, 1, 0
+    while at < len(text) and deep < _MOST_DEEP:
         end = text.find("\n", at)
         end = len(text) if end < 0 else end
         start = at + len(text[at:end]) - len(text[at:end].lstrip())
         if text[start : start + 1] in ("{", "["):
+            value, after = None, start
             try:
-                value, after = decoder.raw_decode(text, start)
-            except (ValueError, RecursionError) as error:
-                value, after = None, start
-                # Only the end of the text leaves a string open: other lines have no `\n` in one.
-                if isinstance(error, json.JSONDecodeError) and (
-                    "Unterminated" in error.msg or _CUT.fullmatch(text, error.pos)
-                ):
-                    value, after = _whole_parts(text[start : error.pos]), len(text)
+                value, after, stopped = _decoded(text, start)
+            except RecursionError:
+                deep += 1
+            else:
+                if stopped is not None:
+                    value, after = _whole_parts(text[start:stopped]), len(text)
                     if value and cut is not None:
                         cut.append(line)
             if value:
@@ -65,6 +70,30 @@ def json_documents(text: str, cut: list[int] | None = None) -> Iterator[tuple[in
                 end = len(text) if end < 0 else end
                 line = last
         at, line = end + 1, line + 1
+
+
+def _decoded(text: str, start: int) -> tuple[object, int, int | None]:
+    """Return the value that begins at `start` and where it ends; None and `start` without one.
+
+    The third is where the text ends inside the value, else None. Raises RecursionError.
+    """
+    # Of a piece: the decoder's errors count all lines before them.
+    size = _PIECE
+    while True:
+        piece = text[start : start + size]
+        try:
+            value, after = _DECODER.raw_decode(piece)
+        except json.JSONDecodeError as error:
+            # Only the end of the text leaves a string open: other lines have no `\n` in one.
+            opened = "Unterminated" in error.msg
+            if start + size >= len(text):
+                cut = opened or _CUT.fullmatch(piece, error.pos)
+                return None, start, start + error.pos if cut else None
+            if not opened and error.pos < len(piece) - _TOKEN:
+                return None, start, None
+        else:
+            return value, start + after, None
+        size *= 16
 
 
 def _whole_parts(text: str) -> object:

@@ -14,6 +14,7 @@ from nccltune.formats.importing.raw_header import (
     is_row,
     no_header,
     with_collective,
+    with_gpus,
 )
 from nccltune.formats.importing.raw_row import RawColumn, RawRow
 from nccltune.formats.nccl_log.run_settings import NcclLog
@@ -21,7 +22,7 @@ from nccltune.formats.reading.cell_lists import plain_rows
 from nccltune.formats.reading.choice_evidence import Label, find_label
 from nccltune.formats.reading.collective_names import collective_of_title, only_collective
 from nccltune.formats.reading.context import Context
-from nccltune.formats.reading.file_names import headings_apart, scale_of_heading
+from nccltune.formats.reading.file_names import conditions_of, scale_of_heading
 from nccltune.formats.reading.file_report import FileKind, FlagKind
 from nccltune.formats.reading.platform_facts import PlatformFacts
 from nccltune.formats.reading.quantities import (
@@ -67,6 +68,8 @@ REQUIRED = (
 _NAMES = {"size": "size_bytes", "time": "latency_us", "bandwidth": "bandwidth_gbps"}
 _BANDWIDTHS = ("algbw", "busbw", "bandwidth")
 _BANDWIDTH_SLACK = 0.05
+_MOST_SHOWN = 256
+"""Rows below a header that show what a column is."""
 _BATCH = 4096
 _HEAD = 1 << 16
 _ASSUMED = "no column names the choice that it was made with: taken as the default"
@@ -112,6 +115,8 @@ def read_raw_blocks(
                 if readers and header is not None and readers[0].repeats(header, title):
                     continue
                 if header is not None:
+                    rows = lines[at - number + 1 : at - number + 1 + _MOST_SHOWN]
+                    header = with_gpus(header, rows)
                     readers = _readers(header, context, at, title, below)
                     title = ""
                     continue
@@ -163,7 +168,7 @@ def _readers(
     if title and not runs and not header.roles & {"algorithm", "protocol", "choice"}:
         runs = [(title, header)]
     headings = [heading for heading, _ in runs]
-    apart = set(headings) if context.options.comparing else headings_apart(headings)
+    apart = conditions_of(headings, comparing=context.options.comparing)
     context.report.tables += 1
     context.report.heads.add(line)
     readers = [

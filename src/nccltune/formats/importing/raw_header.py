@@ -14,6 +14,8 @@ ALGORITHM_NAMES = [item.value for item in ALGORITHMS] + [DEFAULT]
 PROTOCOL_NAMES = [item.value for item in PROTOCOLS]
 _LEAST_CELLS = 5
 
+_GPUS = re.compile(r"(?:n|num|total|number of)?[ _]?gpus?(?: count)?", re.IGNORECASE)
+
 
 def is_row(line: str) -> bool:
     """Return whether `line` is a row of a raw CSV: it has a collective and an algorithm."""
@@ -57,6 +59,29 @@ def with_collective(header: Header, rows: list[str]) -> Header:
                 columns[at] = column._replace(role="collective")
                 return header._replace(columns=tuple(columns))
     return header
+
+
+def with_gpus(header: Header, rows: list[str]) -> Header:
+    """Return a header in which a column `GPUs` is the ranks or those of a node, as rows show.
+
+    They do where the numbers of nodes differ: the ranks grow with them, those of a node do not.
+    """
+    places = [at for at, column in enumerate(header.columns) if _GPUS.fullmatch(column.name)]
+    if len(places) != 1 or len(header.at("nodes")) != 1 or header.roles & {"ranks", "per_node"}:
+        return header
+    scales = set()
+    for cells in (cells_of(row, header.separator) for row in rows):
+        own = [cells[at] for at in (header.at("nodes")[0], places[0])] if len(cells) > 1 else []
+        if len(cells) == len(header.columns) and all(cell.isdecimal() for cell in own):
+            scales.add((int(own[0]) or 1, int(own[1])))
+    if len({nodes for nodes, _ in scales}) < 2:
+        return header
+    constant = len({gpus for _, gpus in scales}) == 1
+    grows = len({gpus / nodes for nodes, gpus in scales}) == 1
+    columns = list(header.columns)
+    if constant or grows:
+        columns[places[0]] = columns[places[0]]._replace(role="per_node" if constant else "ranks")
+    return header._replace(columns=tuple(columns))
 
 
 def no_header(line: str) -> CellError:

@@ -90,6 +90,8 @@ def find_collective(
     factor: Limits = None,
     share: float | None = None,
     commanded: Collective | None = None,
+    *,
+    directly: bool = False,
 ) -> Collective | str:
     """Return the collective, or the reason why it is unknown.
 
@@ -97,12 +99,18 @@ def find_collective(
     columns if they allow only one collective, the program in the command line (`commanded`), NCCL's
     log, the file name. With one rank, the columns are not used. `factor` has the limits of the bus
     bandwidth divided by size / time, `share` is the algorithm bandwidth so; None if unknown.
+    `directly`: the command line is that of this table, and of no earlier one.
     """
     one_rank = ranks == 1
     told = options.collective or named
     if told is not None:
         return told
     possible = _narrowed(possible_collectives(shape), factor, share, ranks)
+    if directly and commanded not in (None, *possible):
+        # Some builds check in place what others do not: the command is the better evidence.
+        unchecked = possible_collectives(shape._replace(checked=frozenset()))
+        if commanded in _narrowed(unchecked, factor, share, ranks):
+            return commanded
     if len(possible) == 1 and not one_rank:
         return possible.pop()
     if commanded is not None and (one_rank or commanded in possible):

@@ -289,6 +289,9 @@ class TableColumns:
             raise BadRowError(f"{text} wrong elements cannot be")
         if "error" in value and number:
             return Timing(time_us, algbw, busbw, None, number)
+        if number != int(number):
+            # The next column's time without a blank before it.
+            raise BadRowError(f"{text} wrong elements cannot be")
         return Timing(time_us, algbw, busbw, int(number))
 
     def cuts(self, line: str) -> list[int]:

@@ -27,7 +27,7 @@ from nccltune.formats.nccl_tests.run import NcclTestsRun, header_part
 from nccltune.formats.nccl_tests.table import TableReader
 from nccltune.formats.reading.collective_names import collective_of_program
 from nccltune.formats.reading.context import Context
-from nccltune.formats.reading.file_names import headings_apart
+from nccltune.formats.reading.file_names import conditions_of
 from nccltune.formats.reading.file_report import FlagKind
 from nccltune.formats.reading.table_header import Header, header_of
 from nccltune.model.choice import ALGORITHMS, PROTOCOLS
@@ -217,7 +217,7 @@ class SourceReader:
             return
         self.report.tables += 1
         headings = [heading for heading, _ in runs if heading]
-        apart = set(headings) if self.context.options.comparing else headings_apart(headings)
+        apart = conditions_of(headings, comparing=self.context.options.comparing)
         for heading, copied in runs:
             table = TableReader(self.run, copied.layout, self.context, number, self._logs)
             # A copy often has no footer, and not all rows.

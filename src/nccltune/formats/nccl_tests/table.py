@@ -307,6 +307,7 @@ class TableReader:
             factor,
             self.share,
             run.command.collective if run.command is not None else None,
+            directly=run.command is not None and run.command.ranks is not None,
         )
         titled = collective_of_title(self.found.title)
         only = None if isinstance(named, Collective) else titled or context.collective

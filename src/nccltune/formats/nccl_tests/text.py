@@ -246,6 +246,9 @@ class _TextReader:
         body = text.lstrip()
         if _SEPARATED.search(body) and source.copied(text, number):
             return
+        named = with_title(text, "", self.below)
+        if named is not text and source.copied(named, number):
+            return
         if self.commands.observe(body, number):
             source.end_unlabelled()
         self._comment(source, text, number)
@@ -306,6 +309,8 @@ class _TextReader:
 
     def _heads(self, text: str) -> bool:
         """Return whether the names of a table follow a line, or one more title below it."""
+        if text.count("|") > 1:
+            return False  # a row of the table above
         lines = [_without_prefix(line)[1].lstrip("> ") for line in self.below if line.strip()]
         return any(map(may_name_size, [text, *lines])) and any(
             header_of(with_title(line, above, lines[at + 1 :])) is not None

@@ -21,11 +21,19 @@ from nccltune.formats.reading.table_header import (
     may_name_size,
     separates_runs,
 )
+from nccltune.formats.reading.tensor_shapes import with_sizes
 from nccltune.formats.text.delimited import cells_of, separators_of
 
 _NAMED = re.compile(r"(?<![\w/.])[\w.+-]{1,24}(?:\s?/\s?[\w.+-]{1,24}){1,15}(?![\w/])")
 _LISTED = re.compile(r"[\w.+-]{1,24}(?:\s?/\s?[\w.+-]{1,24}){1,15}")
 _UNITS = re.compile(r"[(\[][^)\]]*[)\]]|\b[GMK]i?[Bb](?:its?|ytes?)?/s(?:ec)?\b")
+_ARROW = re.compile(r"\|[^|\n]{0,80}?(?:\u2192|-+>|=>)[^|\n]{0,80}\|")
+_ARROWS = re.compile(r"(?<=[\w.)]) {0,3}(?:\u2192|-{1,2}>|=>) {0,3}(?=[\w.(])")
+_LAST_UNIT = re.compile(
+    r"(?<![\w.])(\d[\d.,]{0,15}) / (\d[\d.,]{0,15}) ?([munµμ]?s|[GMk]i?[Bb](?:/s|ps)|[GMk]?i?B)"
+    r"(?=\s*(?:\||$))",
+    re.MULTILINE,
+)
 _SLASH = re.compile(r"\s?/\s?")
 _WIDTH = 4096
 _BELOW = 4
@@ -35,7 +43,11 @@ def plain_rows(
     blocks: Iterable[tuple[int, list[str]]], head: str
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield blocks in which each value of a table has a cell; `head` is the start of the text."""
-    blocks = rows_of_pairs(blocks, head)
+    blocks = with_sizes(rows_of_pairs(blocks, head), head)
+    if _ARROW.search(head):
+        # `20.2 \u2192 10.9 us` is `20.2 us / 10.9 us`, below names such as `off \u2192 on`.
+        head = _with_slashes(head)
+        blocks = ((number, [_with_slashes(line) for line in lines]) for number, lines in blocks)
     if not any(_lists(line[:_WIDTH]) for line in head.split("\n")):
         yield from blocks
         return
@@ -57,6 +69,15 @@ def plain_rows(
                 start, piece = at + 1, []
         if piece:
             yield number + start, piece
+
+
+def _with_slashes(text: str) -> str:
+    """Return lines of a Markdown table with lists of values instead of values with arrows."""
+    lines = [
+        _LAST_UNIT.sub(r"\1\3/\2\3", _ARROWS.sub(" / ", line)) if line.count("|") > 1 else line
+        for line in text.split("\n")
+    ]
+    return "\n".join(lines)
 
 
 def _lists(line: str) -> bool:

@@ -54,7 +54,10 @@ _PROGRAM = re.compile(
 # mpirun starts several parts: `-np 1 A : -np 1 B`.
 _PARTS = re.compile(r"\s:\s+-(?:np?|-np)\s")
 _NODE_WORDS = ["", "single", "two", "three", "four", "five", "six", "seven", "eight"]
-_NODE = "(?:节点|節點|ノード|노드)"
+_NODE = (
+    "(?:节点|節點|ノード|노드"
+    r"|(?:knoten|n(?:\u0153|oe)uds?|nodos?|\u0443\u0437\u043b(?:\u0430|\u043e\u0432))\b)"
+)
 # A heading such as `### Two Nodes`, or a line that begins with the number.
 _OF_NODES = re.compile(
     r"(?P<mark>#{1,6}\s|[=*-]{2,})?(?(mark).{0,120}?|)(?<![\w.-])"
@@ -67,7 +70,8 @@ _OF_HOSTS = (
     r"|(?:(?<=\bone)|(?<=\bsingle)|(?<=\b1)) (?!(?:\w+ )?(?:each|per|a|the)\b)"
     r"(?:[\w.-]{1,24} ){1,2}(?:node|host|instance|machine|server)"
     r"|[ -](?:(?!(?:gpus?|ranks?|each|per|every|in|of|and|an?|the|this|one)\b)[\w.-]{1,24} ){1,2}"
-    r"(?:nodes|hosts|instances|machines|servers))\b"
+    r"(?:nodes|hosts|instances|machines|servers)"
+    r"|(?: ?x)?[ -](?:nvidia )?(?:[dh]gx|p[3-6][a-z]{0,3}(?:\.\d{1,2}xlarge)?(?=[ ,.:]|$)))\b"
 )
 _COUNTED = re.compile(
     rf"\b(?P<nodes>one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}})(?:{_OF_HOSTS}|\s?{_NODE})",
@@ -75,7 +79,8 @@ _COUNTED = re.compile(
 )
 # A sentence about a test: `all_reduce_perf between 2 hosts`, `nccl-tests on two p4d instances`.
 _TESTED_ON = re.compile(
-    r".{0,120}?(?:\b(?:on|in|between|across|with|using|for|(?:outputs?|results?|tests?|runs?) of)"
+    r".{0,120}?(?:\b(?:on|in|between|across|with|using|for|have"
+    r"|(?:outputs?|results?|tests?|runs?) of)"
     r" (?:an? )?|\()"
     rf"(?P<nodes>one|{'|'.join(_NODE_WORDS[1:])}|\d{{1,4}}){_OF_HOSTS}",
     re.IGNORECASE,
@@ -84,7 +89,9 @@ _TEST = re.compile(
     r"\b(?:tests?|testing|tested|run|runs|running|ran|bench\w*|results?|bus ?bw)\b|_perf\b",
     re.IGNORECASE,
 )
-_MACHINE_WORD = re.compile(r"(?<![a-z])(?:node|host|instance|machine|server)", re.IGNORECASE)
+_MACHINE_WORD = re.compile(
+    r"(?<![a-z])(?:node|host|instance|machine|server|[dh]gx|p[3-6][a-z]{0,3}\b)", re.IGNORECASE
+)
 # A paragraph that compares a setting may be about another table than the next one.
 _COMPARES = re.compile(
     r"\b(?:default|instead|versus|vs|compar\w+|than|without|unset|both|either|or|but)\b",
@@ -117,12 +124,15 @@ _OF_RANKS = re.compile(
 # A program of PyTorch: `torchrun --nproc_per_node 8 --nnodes 2 bench.py`.
 _TORCHRUN = re.compile(r"\s--?nproc[-_]per[-_]node[ =](\d{1,3})\b")
 _TORCHRUN_NODES = re.compile(r"\s--?nnodes[ =](\d{1,5})(?![\d:])")
-_PRODUCT = re.compile(rf"\b(\d{{1,4}})[ -]?nodes?\s?[x\u00d7*]\s?(\d{{1,2}}){_EACH}", re.IGNORECASE)
+_PRODUCT = re.compile(
+    rf"\b(?P<nodes>\d{{1,4}})[ -]?nodes?\s?[x\u00d7*]\s?(\d{{1,2}}){_EACH}", re.IGNORECASE
+)
 # `2 nodes with 8 GPUs` are 16, `2 nodes, 16 GPUs` and `16 GPUs on 2 nodes` are not 32.
 _OF_EACH = re.compile(r"\b(?:with|of|having|x)\s\d|[x\u00d7*(/]\s?\d", re.IGNORECASE)
 _EACH_NODE = re.compile(
     r"\b(?:per|each|every|a) node\b|/\s?node|(?<=[^\W_]) each(?=\W|$)(?! of\b)", re.IGNORECASE
 )
+_ON_EACH = re.compile(r"\b(?:per|each|every) node\b", re.IGNORECASE)
 _MACHINES = (
     re.compile(
         r"\b(?:GB[23]00|GH200|[BH][123]00|H800|H20|A[138]00|A800|V100|P100|L40S?|L4|T4|A[134]0G?"
@@ -319,19 +329,23 @@ class CommandLines:
         nodes = _number_of(found["nodes"]) if found is not None else 1
         after = text[found.end("nodes") :] if found is not None else text
         each_node = _EACH_NODE.search(text) is not None
-        if len(ranks) == 1 and not each_node and _are_all(after, nodes):
-            self._headed, self._each = ranks.pop() or None, None
-        elif is_title and (product := _PRODUCT.search(text)) is not None:
+        plain = is_title or not (self._fenced or _CONTRAST.search(text))
+        product = _PRODUCT.search(text) if plain else None
+        if product is not None:
             self._headed, self._each = int(product[1]) * int(product[2]) or None, int(product[2])
-        elif is_title and (self._used or each_node):
+        elif len(ranks) == 1 and not each_node and _are_all(after, nodes):
+            self._headed, self._each = ranks.pop() or None, None
+        elif is_title and (self._used or each_node) and not _ASSIGNMENT.search(text):
             self._headed = None
             self._each = ranks.pop() if len(ranks) == 1 and each_node else None
         machines = _MACHINE_WORD.search(text) is not None
         tested = machines and (text.endswith(":") or _TEST.search(text) is not None)
         if found is None and tested and not (self._fenced or _CONTRAST.search(text)):
             found = _TESTED_ON.match(text)
+        found = found or product
         if found is None or len(set(_COUNTED.findall(text.lower()))) > 1:
-            if machines and self._used and not self._level:
+            alone = machines and not _ON_EACH.search(text)
+            if alone and self._used and not self._level:
                 self._titled = None
             return
         nodes = _number_of(found["nodes"])

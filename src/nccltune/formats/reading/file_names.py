@@ -75,6 +75,13 @@ def headings_apart(headings: list[str]) -> set[str]:
     }
 
 
+def conditions_of(headings: list[str], *, comparing: bool) -> set[str]:
+    """Return the headings that name a run's conditions: all to compare, unless each is a scale."""
+    scales = {scale_of_heading(heading) for heading in headings}
+    series = len(scales) == len(headings) > 1 and all(map(any, scales))
+    return set(headings) if comparing and not series else headings_apart(headings)
+
+
 def without_repeat(heading: str) -> str:
     """Return a heading without the number of a repeat in it: `Run 2`, `default-rep1.log`."""
     return _REPEAT.sub("", heading).strip()

@@ -109,6 +109,11 @@ _NOT_ONE_CALL = re.compile(
     r"(?![a-z])",
     re.IGNORECASE,
 )
+_OF_COLLECTIVE = re.compile(
+    r"^(?:all[ _-]?(?:reduce|gather|to[ _-]?all)|reduce[ _-]?scatter|broadcast)[ _:-]+",
+    re.IGNORECASE,
+)
+"""A collective before the condition of a run: `all-gather off`, `all-gather on`."""
 _SETTING = re.compile(r"[nr]ccl_\w+ ?= ?\S+", re.IGNORECASE)
 _SCALE = re.compile(r"\d{1,6}[ _x-]{0,3}(?:[a-z]{1,3}\d{2,4}\w?|gpus?|ranks?|nodes?)", re.I)
 _COLLECTIVES = frozenset(item.value for item in Collective)
@@ -334,7 +339,13 @@ def _with_only_time(columns: list[Column]) -> tuple[Column, ...]:
     means = [at for at in timed if _MEAN.search(columns[at].name)]
     if len(means) == 1 and all(_STATISTIC.search(columns[at].name) for at in timed):
         timed = means
-    if any(_heading_of(column)[1].endswith("bw") for column in columns):
+    rated = [at for at, column in enumerate(columns) if _heading_of(column)[1].endswith("bw")]
+    if len(rated) == 1 and not timed and not any(column.role in MEASURED for column in columns):
+        # `all_reduce busbw (GB/s)` is that of the only collective.
+        heading, role = _heading_of(columns[rated[0]])
+        if re.sub(r"[^a-z]", "", heading.lower().removesuffix("_perf")) in _COLLECTIVES:
+            columns[rated[0]] = columns[rated[0]]._replace(role=role)
+    if rated:
         return tuple(columns)  # it is the time of a run
     if len(timed) == 1 and not (column := columns[timed[0]]).role:
         heading, role = _heading_of(column)
@@ -363,6 +374,9 @@ def _are_of_one_call(headings: list[str]) -> bool:
         return True
     if all(_SCALE.fullmatch(heading) for heading in headings):
         return True
+    others = [_OF_COLLECTIVE.sub("", heading) for heading in headings]
+    if all(other and other != heading for other, heading in zip(others, headings, strict=True)):
+        headings = others
     return not any(_NOT_ONE_CALL.search(_SETTING.sub("", heading)) for heading in headings)
 
 

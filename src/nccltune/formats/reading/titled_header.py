@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from nccltune.formats.reading.foreign_names import in_english
 from nccltune.formats.reading.table_header import (
+    MEASURED,
     MOST_CHARACTERS,
     NO_RUN,
     column_of,
@@ -23,6 +24,8 @@ _LEAST_KNOWN = 3
 _ALIGNED = re.compile(r"\s{2,}")
 _MANY_DIGITS = re.compile(r"(?:\d[\d.,]*\D+){2}\d")
 _RULE_OF_BARS = re.compile(r"\s*[|:\-\s]+")
+_WORDS = re.compile(r"\S+(?: \S+)*")
+_ROW = re.compile(r"\s*\d")
 _UNIT_OF_CELL = re.compile(r"[\d.,]+ ?([munµμ]s(?:ec)?)", re.IGNORECASE)
 _UNIT_INSIDE = re.compile(rf"(?:^|[|\t,; ]){_UNIT_OF_CELL.pattern}\s*(?:[|\t,;]|$)", re.IGNORECASE)
 # A title above a table, such as `All-reduce bus bandwidth (GB/s)`, names what its columns are.
@@ -79,7 +82,7 @@ def with_title(line: str, title: str, below: Sequence[str] = (), unit: str = "")
     that continue on the next line, and those of groups of columns on the line above. Return any
     other line as it is.
     """
-    line = _grouped(_continued(line, below), title)
+    line = _grouped(_continued(_spread(line, below), below), title)
     separator = next((mark for mark in "|\t,;" if mark in line), "")
     aligned = not separator and len(_ALIGNED.split(line.strip(" #"))) >= _LEAST_KNOWN
     separator = BLANKS if aligned else separator
@@ -130,6 +133,42 @@ def with_title(line: str, title: str, below: Sequence[str] = (), unit: str = "")
         for name, column, number in zip(names, columns, numbers, strict=True)
     ]
     return joined_cells(cells, separator)
+
+
+def _spread(line: str, below: Sequence[str]) -> str:
+    """Return aligned names of runs above the measures of each as one line; any other as it is.
+
+    `size  Ring  Tree` above `time(us) algbw  time(us) algbw` names five columns.
+    """
+    after = next((each for each in below[:2] if not _RULE_OF_BARS.fullmatch(each)), "")
+    row = next((each for each in below[1:5] if _ROW.match(each)), "")
+    if not row or len(line) + len(after) > MOST_CHARACTERS or not may_name_size(line):
+        return line
+    names, measures = (
+        [
+            (match.start(), match.end(), match[0])
+            for match in _WORDS.finditer(each.replace("#", " "))
+        ]
+        for each in (line, after)
+    )
+    if len(measures) < 2 or not all(_is_measure(name) for *_, name in measures):
+        return line
+    first = sum(end <= measures[0][0] for _, end, _ in names)
+    last = len(names) - sum(start >= measures[-1][1] for start, *_ in names)
+    if first < 1 or last <= first or len(measures) % (last - first):
+        return line
+    each = len(measures) // (last - first)
+    words = [name for *_, name in names]
+    spread = [f"{words[first + at // each]} {name}" for at, (*_, name) in enumerate(measures)]
+    width = first + len(spread)
+    if not {width, width + len(names) - last} & {len(row.split()), len(cells_of(row, BLANKS))}:
+        return line
+    return joined_cells([*words[:first], *spread, *words[last:]], BLANKS)
+
+
+def _is_measure(name: str) -> bool:
+    column = column_of(name)
+    return column.role in MEASURED or is_unit(name.strip("()[]"))
 
 
 def _continued(line: str, below: Sequence[str]) -> str:

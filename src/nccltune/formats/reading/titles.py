@@ -28,6 +28,9 @@ _LOG = re.compile(
     r"|started|starting|launch\w*|using|version|path|stdout|stderr|mon|tue|wed|thu|fri|sat|sun)\b",
     re.IGNORECASE,
 )
+_SET = re.compile(r"\b(?:NCCL|UCX|FI)_[A-Z0-9_]+=[\w^,.:/+-]*\w")
+_OF_CHOICE = re.compile(r"\bNCCL_(?:ALGO|PROTO)=")
+_NOT_SET = re.compile(r"\b(?:without|not|no|un\w+|instead|default|vs|versus|or)\b", re.IGNORECASE)
 _UNDERLINE = re.compile(r"([=~^\"'-])\1{2,}")
 
 
@@ -51,8 +54,13 @@ def title_of(line: str, above: str, below: Sequence[str], begins_table: Callable
         if (match := _MARKS.fullmatch(words)) is None:
             break
         words, marks = match[match.lastindex or 0].strip(), marks + 1
-    if line.endswith(":") and not any(char in words for char in ":|="):
-        return words if words[:1].isalpha() else ""
+    if line.endswith(":"):
+        settings = _SET.findall(words)
+        rest = _SET.sub("", words)
+        if not any(char in rest for char in ":|=") and not _OF_CHOICE.search(words):
+            # One setting names its run. Of `without` it, the words do.
+            named = settings[0] if len(settings) == 1 and not _NOT_SET.search(words) else words
+            return named.replace("`", "") if words[:1].isalpha() else ""
     shown = words.split()
     told = sum(word.isalpha() for word in shown)
     if not _WORDS.fullmatch(words) or (_LOG.search(words) and re.search(r"\d|/", words)):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nccltune.formats.importing.json_records import json_documents
 from nccltune.model.collective import Collective
 from tests.unit.formats.reading_tools import one
 
@@ -127,3 +128,16 @@ def test_whole_records_of_a_document_that_is_cut_off_are_read(tmp_path: Path, en
     assert [sample.bytes for sample in found.samples] == [row["size"] for row in ROWS]
     assert found.sentence("aborted") == "JSON is cut off: its whole records are read"
     assert "aborted" not in one(tmp_path, text).flags
+
+
+@pytest.mark.parametrize("padding", [4088, 4093, 4096, 5000])
+def test_a_long_document_below_lines_with_brackets_is_read_whole(
+    padding: int, tmp_path: Path
+) -> None:
+    value = {"nodes": 2, "ranks": 8, "note": "x" * padding, "all_reduce": ROWS}
+    text = "[2026-01-01 10:00:00] step\n[1,\n[0] done\n" * 10 + json.dumps(value)
+    assert len(list(json_documents(text))[-1][2]["all_reduce"]) == len(ROWS)  # type: ignore[index]
+    cut: list[int] = []
+    found = list(json_documents(text[: text.index("209.7152")], cut))
+    assert cut == [31]
+    assert found[-1][2]["all_reduce"] == ROWS[:1]  # type: ignore[index]

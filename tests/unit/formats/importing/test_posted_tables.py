@@ -193,6 +193,14 @@ def test_a_row_cut_in_its_in_place_columns_is_read_out_of_place(words: int, tmp_
     assert found.report.unreadable == 1
 
 
+def test_a_time_glued_to_the_wrong_elements_is_no_number_of_them(tmp_path: Path) -> None:
+    cells = ROWS.splitlines()[-1].split()
+    glued = " ".join([*cells[:8], f"{cells[8]}{cells[9]}", *cells[10:]])
+    found = one(tmp_path, TABLE.replace(ROWS, "".join(ROWS.splitlines(True)[:-1]) + glued + "\n"))
+    assert len(found.samples) == 2 * (len(ROWS.splitlines()) - 1)
+    assert not any(item.wrong for item in found.samples)
+
+
 def test_scripts_and_verbs_name_no_collective(tmp_path: Path) -> None:
     text = "It can reduce time (bench_reduce.py):\n\nAll-gather, 8 GPUs\n\n"
     found = one(tmp_path, text + markdown(("size", "time (us)"), ("1K", 9), ("1M", 30)))
@@ -263,6 +271,23 @@ SCALES = {
         )
         for names in (("Msg", "time (us)"), ("MsgSz", "avg us"), ("Octets", "\u65f6\u95f4 (us)"))
     },
+    **{
+        words: (f"{words}\n\n{TABLE}", {scale})
+        for words, scale in (
+            ("I have 2 DGX A100, and when I run all_reduce_perf", "2x8"),
+            ("Results on 2 x HGX H100:", "2x8"),
+            ("## Allreduce, 2 Knoten", "2x8"),
+            ("2 n\u0153uds, all_reduce_perf :", "2x8"),
+            ("8 GPUs (2 nodes x 4 A100), all_reduce.", "2x8"),
+            ("nccl-tests results on two p5.48xlarge with EFA", "2x8"),
+            ("I have 8 DGX A100 and run tests on 2 nodes:", "?x8"),
+            ("I have a DGX A100 and ran all_reduce_perf", "?x8"),
+        )
+    },
+    "the nodes of several tables": (
+        f"2 nodes, 4 GPUs on each node:\n\n{TABLE}\n- again on each node\n{TABLE}",
+        {"2x8"},
+    ),
     "a placeholder of hosts": (
         f"mpirun -np 8 -H xxx ./all_reduce_perf -b 1M -e 16M -f 4 -g 1\n{TABLE}",
         {"?x8"},
@@ -340,6 +365,8 @@ SLOWER = markdown(("size", "time (us)"), ("1M", 105.5), ("2M", 140.4), ("4M", 19
 APART = {
     "headings": f"## Before\n\n{BOTH}\n## After\n\n{SLOWER}",
     "lines with a colon": f"Result of NCCL 2.28:\n\n{BOTH}\nResult of NCCL 2.29:\n\n{SLOWER}",
+    "a setting in a sentence": f"Without any setting:\n```\n{TABLE}```\n\nAfter"
+    f" `export NCCL_PXN_DISABLE=1` I get:\n```\n{TABLE.replace(ROWS, slower(ROWS))}```\n",
     "rows without names": f"Ours:\n```\n{ROWS}```\nNCCL:\n```\n{slower(ROWS)}```\n",
     "versions as columns": "### Bus bandwidth in GB/s (8 GPUs)\n\n"
     + markdown(("Size", "2.28", "2.29"), ("1M", 30.7, 28.2), ("2M", 46.7, 40.5), ("4M", 80, 71)),
@@ -424,3 +451,92 @@ def test_what_is_not_known_is_named(name: str, tmp_path: Path) -> None:
     found = one(tmp_path, TIMED + data)
     assert not found.samples
     assert reason in f"{found.report.error} {found.report.hint} {found.reasons}"
+
+
+LADDER = (KIB, 16 * KIB, 256 * KIB, 4 * MIB, 64 * MIB)
+WITHOUT_UNITS = {
+    # One column may be proportional to the size, as long as another one is flat over small sizes.
+    "microseconds": ((21.1, 22.0, 31.5, 80.1, 620.2), (8.2, 9.1, 20, 71, 600), 1.0),
+    "milliseconds": ((0.021, 0.022, 0.031, 0.08, 0.62), (0.008, 0.009, 0.02, 0.1, 1.6), 1e3),
+    "bandwidths": ((0.1, 1.0, 15.5, 80.0, 180.0), (0.2, 1.3, 20.0, 91.0, 190.0), None),
+    "proportional": ((0.9, 14.4, 230, 3686, 58982), (0.8, 12.8, 205, 3277, 52429), None),
+    "counts": ((100, 100, 120, 500, 20), (3, 5, 7, 400, 10), None),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_UNITS)
+def test_a_unit_that_nothing_states_is_the_only_one_that_can_be(name: str, tmp_path: Path) -> None:
+    first, second, factor = WITHOUT_UNITS[name]
+    rows = zip(LADDER, first, second, strict=True)
+    found = one(tmp_path, TIMED + markdown(("Tensor Size", "pynccl", "symm"), *rows))
+    if factor is None:
+        assert not found.samples
+        assert "no name or unit says" in (found.report.error or "")
+    else:
+        times = sorted(item.time_us for item in found.samples)
+        assert times == pytest.approx(sorted(value * factor for value in first + second))
+        assert "no unit is stated" in found.sentence("note")
+
+
+def test_sizes_of_models_are_no_messages(tmp_path: Path) -> None:
+    rows = [("7B", 10, 9), ("13B", 11, 10), ("34B", 60, 50), ("70B", 160, 120)]
+    assert not one(tmp_path, TIMED + markdown(("Size", "before", "after"), *rows)).samples
+
+
+@pytest.mark.parametrize("mark", ["", "#"])
+@pytest.mark.parametrize("measures", [("time(us)", "algbw"), ("(us)",)])
+def test_runs_named_above_the_measures_of_each(
+    mark: str, measures: tuple[str, ...], tmp_path: Path
+) -> None:
+    names, groups = ["NCCL", "ONESHOT"], len(measures)
+    head = f"{mark:1}{'size':>11}{'ntok':>8}{names[0]:>{12 * groups}}{names[1]:>{12 * groups}}"
+    under = f"{mark:1}{'':>19}" + "".join(f"{name:>12}" for name in measures * 2)
+    rows = ""
+    for size in LADDER:
+        times = (20 + size / 1e5, 10 + size / 1e4)
+        cells = [x for time in times for x in (time, size / time / 1e3)[:groups]]
+        rows += f"{size:12d}{size // KIB:8d}{''.join(f'{x:12.3f}' for x in cells)}\n"
+    found = one(tmp_path, f"{TIMED}{head}\n{under}\n{mark}{'-' * 60}\n{rows}")
+    assert [item.bytes for item in found.samples] == [*LADDER, *LADDER]
+    assert found.samples[0].time_us == pytest.approx(20.01, abs=0.001)
+
+
+def test_arrows_between_two_values_are_two_runs_of_each_collective(tmp_path: Path) -> None:
+    names = ("msg size", "all-gather off \u2192 on", "speedup", "reduce-scatter off \u2192 on")
+    rows = [
+        (f"{size} MiB", f"{2 * size} \u2192 {size}.5 \u00b5s", "1.9x", f"{3 * size} -> {size} us")
+        for size in (8, 32, 128)
+    ]
+    found = one(tmp_path, TIMED + markdown(names, *rows))
+    times = {(item.collective, item.bytes, item.time_us) for item in found.samples}
+    assert times == {
+        timed
+        for size in (8, 32, 128)
+        for timed in (
+            (Collective.ALLGATHER, size * MIB, 2 * size),
+            (Collective.ALLGATHER, size * MIB, size + 0.5),
+            (Collective.REDUCESCATTER, size * MIB, 3 * size),
+            (Collective.REDUCESCATTER, size * MIB, size),
+        )
+    }
+
+
+SHAPES = {
+    "two columns": markdown(("num_tokens", "hidden", "time (us)"), (1, 8192, 20), (64, 8192, 25)),
+    "a shape": markdown(
+        ("Shape", "dtype", "time (us)"), ("(1, 8192)", "", 20), ("64x8192", "", 25)
+    ),
+    "columns of blanks": "shape         nccl (us)   ours (us)\n[1, 8192]     20          20\n"
+    "[64, 8192]    25          25\n",
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_sizes_of_all_reduces_are_those_of_their_shapes(name: str, tmp_path: Path) -> None:
+    found = one(tmp_path, f"All-reduce (bf16), 8 GPUs, 1 node:\n\n{SHAPES[name]}")
+    timed = {(item.bytes, item.time_us) for item in found.samples}
+    assert timed == {(16 * KIB, 20.0), (MIB, 25.0)}
+    assert "2 bytes an element" in "".join(flag.sentence for flag in found.report.flags)
+    # Of other types and collectives the sizes are not known.
+    for title in ("All-reduce (bf16 and fp32)", "All-gather (bf16)", "All-reduce"):
+        assert not one(tmp_path, f"{title}, 8 GPUs, 1 node:\n\n{SHAPES[name]}").samples

@@ -22,7 +22,7 @@ from nccltune.model.choice import (
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError
 from nccltune.model.sample import Sample, Source
-from tests.unit.formats.reading_tools import csv_file, files
+from tests.unit.formats.reading_tools import csv_file, files, one
 
 HEADER = (
     "collective,size_bytes,algorithm,protocol,channels,nodes,ranks,pipeOps,regBuff,"
@@ -407,3 +407,22 @@ def test_the_title_of_a_section_states_what_its_rows_do_not() -> None:
 def test_a_row_of_one_cell_is_no_title() -> None:
     with pytest.raises(InputError, match="0 fields"):
         csv_file(f"{SECTION}{RING}Tree\n{TREE}")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "scales"),
+    [((8, 16, 32), [(1, 8), (2, 16), (4, 32)]), ((8, 8, 8), [(1, 8), (2, 16), (4, 32)])],
+)
+def test_rows_show_whether_gpus_are_all_or_those_of_a_node(
+    gpus: tuple[int, ...], scales: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    rows = "".join(
+        f"{nodes},{number},8192,{busbw}\n"
+        for nodes, number, busbw in zip((1, 2, 4), gpus, (460, 372, 361), strict=True)
+    )
+    found = one(tmp_path, f"Nodes,GPUs,Size (MB),all_reduce busbw (GB/s)\n{rows}", "scales.csv")
+    assert [(item.nodes, item.ranks) for item in found.samples] == scales
+    assert {item.collective for item in found.samples} == {Collective.ALLREDUCE}
+    # One number of nodes does not tell, so the ranks that a busbw needs are unknown.
+    unsure = one(tmp_path, "Nodes,GPUs,Size (MB),all_reduce busbw (GB/s)\n2,8,8192,372\n")
+    assert not unsure.samples

@@ -296,6 +296,20 @@ def test_the_program_in_the_command_line_names_the_collective() -> None:
     assert "collective_unknown" in other.flags
 
 
+def test_a_command_names_an_all_to_all_that_is_checked_in_place() -> None:
+    # Most builds print N/A there, so that the columns alone are those of an all-gather.
+    made = MADE.with_(era="2.13", ranks=4, collective=Collective.ALLGATHER)
+    table = "\n".join([*made.columns(), *map(made.row, made.points)])
+    assert set(text(table, nodes=1).report.collectives) == {"allgather"}
+    read = text(f"$ mpirun -np 4 ./alltoall_perf -g 1\n{table}", nodes=1)
+    assert set(read.report.collectives) == {"alltoall"}
+    other = text(f"$ mpirun -np 4 ./all_reduce_perf -g 1\n{table}", nodes=1)
+    assert set(other.report.collectives) == {"allgather"}
+    # The second table may be of another command.
+    two = text(f"$ mpirun -np 4 ./alltoall_perf -g 1\n{table}\nand this:\n{table}", nodes=1)
+    assert set(two.report.collectives) == {"alltoall", "allgather"}
+
+
 def test_a_log_alone_is_no_table() -> None:
     read = text("\n".join([INFO + "Using network Socket"] * 3))
     assert read.report.kind is FileKind.NCCL_LOG
