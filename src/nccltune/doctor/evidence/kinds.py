@@ -155,7 +155,10 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ("mounts", _mark(rb"^\S+ /\S* (?:overlay|ext4|xfs|tmpfs|nfs4?|btrfs|sysfs)\b")),
     (
         "addresses",
-        _mark(rb"^\d+: [\w.@:-]+(?:: <|\s+inet6? )|^[\w.@:-]+ +Link encap:|^[\w.@:-]+: flags=\d+<"),
+        _mark(
+            rb"^\d+: [\w.@:-]+(?:: <|\s+inet6? )|^[\w.@:-]+ +Link encap:|^[\w.@:-]+: flags=\d+<"
+            rb"|^lo +(?:UP|UNKNOWN) +(?:127\.|00:00:)"
+        ),
     ),
     (
         "services",

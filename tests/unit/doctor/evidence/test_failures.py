@@ -120,6 +120,14 @@ LINES = [
     ("rdma_gpu_memory", "ERRNO: Bad address."),
     ("rdma_gpu_memory", "RDMA buffer MR registration failed: Bad address"),
     ("calls_differ", "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is run"),
+    ("ofi_gdr", "h1:1:2 [0] platform_config_endpoint:626 NCCL WARN NET/OFI GDR disabled on "
+     "GDR-supported instance type p5.48xlarge"),
+    ("ofi_failed", "libfabric:1:17::cxi:core:x():26<warn> n1: LE resources not recovered during "
+     "flow control. FI_CXI_RX_MATCH_MODE=[hybrid|software] is required"),
+    ("rdma_memory", "libfabric:1:17::efa:cq:x():92<warn> Unable to create extended CQ: Cannot "
+     "allocate memory"),
+    ("rdma_memory", "ib_md.c:309  UCX  ERROR ibv_reg_mr(address=0x7f2c, length=8650752, access=0xf"
+     ") failed: Cannot allocate memory"),
     ("ras_report", "Rank 0 has launched up to operation 288685 -- GPU 0 managed by process 7"),
     ("ras_report", "1 job process is considered dead (unreachable via the RAS network)"),
     ("sharp", "sharp_am[7]: error: FabricProvider must bind to port with master SM (SM LID:35"),
@@ -238,6 +246,7 @@ def test_lines_that_state_no_failure() -> None:
         "object file: No such file or directory\n"
         "exitcode  : 0 (pid: 5)\n"
         "INFO: Function: ofi_init Line: 6: NET/OFI Could not set RDMAV_FORK_SAFE\n"
+        "libfabric:4:17::efa:cq:x():688<warn> Unable to create extended CQ: Invalid argument\n"
         "libfabric:4:17::core:core:ofi_hmem_init():421<warn> Failed to initialize hmem: no device\n"
         "loss 0.1 error 0.0\n"
     )

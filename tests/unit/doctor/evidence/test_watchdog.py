@@ -7,6 +7,7 @@ import pytest
 
 from nccltune.doctor.evidence.elsewhere import read_elsewhere
 from nccltune.doctor.evidence.parsers.completions import completions
+from nccltune.doctor.evidence.parsers.ras import ras_ranks
 from nccltune.doctor.evidence.parsers.watchdog import ranks_apart, stalled_ranks
 from tests.unit.doctor.evidence.node import folder_facts, put
 
@@ -36,6 +37,39 @@ def test_each_of_many_completions_counts() -> None:
     dump = "mlx5: h1: got completion with error:\n" + 3 * f"{'0' * 8}\n" + "{0} 00008813 {0} {0}\n"
     (one,) = completions("a\n" + 50_000 * dump.format("0" * 8))
     assert (one.times, one.line) == (50_000, 2)
+
+
+RAS = """\
+#0-0 (3c1f0aa27be90d11) MISMATCH
+  Communicator ranks have different AllGather operation counts
+  30 ranks have launched up to operation 640
+  2 ranks have launched up to operation 641
+  Rank 12 -- GPU 4 managed by process 32 on node 192.0.2.4
+  Rank 13 -- GPU 5 managed by process 33 on node 192.0.2.4
+#0-1 (3c1f0aa27be90d12) INCOMPLETE
+  Missing communicator data from 1 rank
+  Rank 21 -- [process information not found]
+"""
+
+
+def test_ranks_that_ras_lists_below_a_statement(tmp_path: Path) -> None:
+    (tmp_path / "post.txt").write_text(f"It hangs:\n{RAS}")
+    found = read_elsewhere([tmp_path / "post.txt"])
+    assert found is not None
+    (rows,) = (facts.named("failures") for facts in found.values())
+    assert {one["kind"] for one in rows} == {"ras_report"}
+    assert [(one["text"], one["where"].rpartition(":")[2]) for one in rows][2:] == [
+        (
+            "2 ranks have launched up to operation 641: Rank 12 -- GPU 4 managed by process 32 on "
+            "node 192.0.2.4; Rank 13 -- GPU 5 managed by process 33 on node 192.0.2.4",
+            "5",
+        ),
+        (
+            "Missing communicator data from 1 rank: Rank 21 -- [process information not found]",
+            "9",
+        ),
+    ]
+    assert ras_ranks("Errors\n\nWarnings\n\n    0  1  16  8  128  128   RUNNING  MISMATCH\n") == ()
 
 
 def _watchdog(rank: int, call: str, elements: int = 8, prefix: str = "") -> str:

@@ -89,6 +89,7 @@ _BARE = (
     "got completion with error:",
 )
 _BYTES = tuple(word.encode() for word in (*_KIND, *_BARE))
+_LIBFABRIC = ("ofi", "rdma", "verbs")
 _QUIET = re.compile(r"\b(?:INFO|TRACE|DEBUG|UCX)\b")
 
 
@@ -195,6 +196,9 @@ def _warnings(text: str) -> Iterator[tuple[int, str]]:
         for start in _starts(text, word):
             line = text[start : start + 2000].partition("\n")[0]
             kind = message_kind(line)
+            # A line of libfabric is of the network, whatever words are in it.
+            if "<warn>" in line and not kind.startswith(_LIBFABRIC):
+                continue
             # UCX's errors have a rule of their own, but for this cause.
             if kind != WARNING and (kind == "rdma_memory" or not _QUIET.search(line)):
                 yield start, kind

@@ -16,7 +16,8 @@ _STATUS = re.compile(
     r"|\bwith error (?P<error>\d{1,2})\b|\bstatus=IBV_WC_(?P<name>[A-Z_]+))"
 )
 _CALL = re.compile(
-    r"(?:status: (?P<status>\d{1,3}) )?\b(?P<call>ibv_\w+|mlx5dv_\w+)(?:\(\S*\))? ?:? failed"
+    r"(?:status: (?P<status>\d{1,3}) )?\b(?P<call>ibv_\w+|mlx5dv_\w+)(?:\([^)\n]{0,200}\))? ?:?"
+    r" failed"
     r"(?: with)?(?: error)?(?P<why>[^,]*)"
 )
 # Programs that call verbs themselves: `Failed to modify QP to RTR, check gid: Invalid argument`.
@@ -118,7 +119,8 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     (r"gdrwrap\.", "", "gdrcopy"),
     ("", r"GDRCOPY (?:lib|failure)", "gdrcopy"),
     ("", r"NET/OFI Disabling shared memory failed", "ofi"),
-    ("", r"(?:NET/OFI|<warn>).*(?:regist|mr_reg|MR\b|endpoint).*Cannot allocate", "rdma_memory"),
+    ("", r"(?:NET/OFI|<warn>).*(?:regist|mr_reg|MR\b|endpoint|CQ|QP).*Cannot allocate",
+     "rdma_memory"),
     ("", r"\berror -12\b.*prov/efa", "rdma_memory"),
     ("", r"\bprov_errno\b", "ofi_failed"),
     ("", r"NET/OFI Unable to register memory \(type = 2\) .*Error: "
@@ -127,7 +129,9 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"requires at least libfabric|(?:[Nn]o |Couldn't find |Could not find ).*providers?)", "ofi"),
     ("", r"NET/OFI (?:\S+ initialization failed|Failed to initialize \w+ protocol)", "effect"),
     ("", r"::\w+:cq:.*<warn>.*\berr\b", "ofi_failed"),
-    ("", r":cxi:.*<warn>.*(?:[Ff]ail|[Ee]rror|[Uu]nable|[Cc]annot)", "ofi_failed"),
+    ("", r":cxi:.*<warn>.*(?:[Ff]ail|[Ee]rror|[Uu]nable|[Cc]annot|not recovered|[Ff]low control)",
+     "ofi_failed"),
+    ("", r"NET/OFI GDR disabled on GDR-supported", "ofi_gdr"),
     ("", r"NET/OFI.*(?:completed with error|into address vector|fi_\w+.*(?:failed|RC:)|"
      r"[Cc]ould(?:n't| not) |Failed (?:to|call)|Unable to |Error |[Ee]rror posting|"
      r"(?:initialization|Initializing .*|connect|domain \S+) failed|Caught exception|"
