@@ -120,6 +120,9 @@ LINES = [
     ("rdma_gpu_memory", "ERRNO: Bad address."),
     ("rdma_gpu_memory", "RDMA buffer MR registration failed: Bad address"),
     ("calls_differ", "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is run"),
+    ("gpu_memory", "h1: Test CUDA failure common.cu:730 'out of memory'"),
+    ("cuda_init", "h1: Test CUDA failure common.cu:732 'initialization error'"),
+    ("nccl", "h1: Test CUDA failure common.cu:732 'invalid argument'"),
     ("ofi_gdr", "h1:1:2 [0] platform_config_endpoint:626 NCCL WARN NET/OFI GDR disabled on "
      "GDR-supported instance type p5.48xlarge"),
     ("ofi_failed", "libfabric:1:17::cxi:core:x():26<warn> n1: LE resources not recovered during "
@@ -128,6 +131,8 @@ LINES = [
      "allocate memory"),
     ("rdma_memory", "ib_md.c:309  UCX  ERROR ibv_reg_mr(address=0x7f2c, length=8650752, access=0xf"
      ") failed: Cannot allocate memory"),
+    ("imex_channel", "ls: cannot access '/dev/nvidia-caps-imex-channels': No such file"),
+    ("imex_channel", "error asserting ComputeDomain Ready: node not ready in ComputeDomain"),
     ("ras_report", "Rank 0 has launched up to operation 288685 -- GPU 0 managed by process 7"),
     ("ras_report", "1 job process is considered dead (unreachable via the RAS network)"),
     ("sharp", "sharp_am[7]: error: FabricProvider must bind to port with master SM (SM LID:35"),
@@ -234,6 +239,7 @@ def test_lines_that_state_no_failure() -> None:
         "h1:1:1 [0] NCCL INFO Call to connect returned Connection refused, retrying\n"
         "echo 'command not found'\n"
         "sudo: unable to resolve host n1: Name or service not known\n"
+        "echo '/dev/nvidia-caps-imex-channels/channel0'\n"
         "curl: (7) Failed to connect to 169.254.169.254 port 80: Connection refused\n"
         "SUCCESS:  nhc:  Health check passed:  check_ib_bw_gdr: IB_WRITE_BW passed\n"
         "libibverbs: Warning: couldn't load driver 'libvmw_pvrdma-rdmav34.so': "

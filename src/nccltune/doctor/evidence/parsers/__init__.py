@@ -37,5 +37,6 @@ symbols.py        plugins and the tuner interfaces they define
 text.py           helpers: bytes to text, words to numbers, bus ids
 topo_matrix.py    `nvidia-smi topo -m`
 tree.py           small files of /sys and /proc, in the format of `grep -H`
+workarounds.py    settings with which a person says that it works
 watchdog.py       the calls in which PyTorch's watchdog found the ranks
 """

@@ -10,7 +10,9 @@ import re
 
 WARNING = "warning"
 _LINE = re.compile(r"(?:(?P<file>[\w./~-]{1,120}):\d{1,6} )?NCCL WARN ?(?P<message>.*)")
-_CUDA = re.compile(r"\b(?:[Cc]uda|HIP) failure (?:(?P<code>\d{1,4}) )?'(?P<words>[^']*)'")
+_CUDA = re.compile(
+    r"\b(?:[Cc]uda|HIP|Test CUDA) failure (?:(?P<code>\d{1,4}) |\S+:\d+ )?'(?P<words>[^']*)'"
+)
 _STATUS = re.compile(
     r"Got completion .*?(?:\bstatus=[A-Z_]*\(?(?P<status>\d{1,2})\b"
     r"|\bwith error (?P<error>\d{1,2})\b|\bstatus=IBV_WC_(?P<name>[A-Z_]+))"
@@ -154,6 +156,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"(?:in|im)compatible (?:devices|with the local)|link_layer", "nics_mixed"),
     ("", r"NET/g?IB.*(?:async|event).*(?:work queue error|access violation)", "rdma_queue_event"),
     ("", r"local catastrophic error", "nic_fatal"),
+    ("", r"NET/g?IB.*async event ?: ?port error", "rdma_port"),
     ("", r"NET/g?IB.*(?:Got async|async fatal|non-fatal async|GID table changed|unknown event)",
      "rdma_event"),
     ("", r"^MNNVL \(cliqueSize", "imex"),
