@@ -187,7 +187,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         OUTPUT,
         _mark(
             rb"^\| (?:Diagnostic +\| Result|Health Monitor Report)|\bnhc: +Health check "
-            rb"|\"communicators_count\" *:"
+            rb"|\"communicators_count\" *:|^Group +Comms +Nodes +Ranks"
         ),
     ),
 )

@@ -478,6 +478,7 @@ def test_job_settings() -> None:
         ("- NCCL_SOCKET_IFNAME=eth0", "NCCL_SOCKET_IFNAME=eth0"),
         ("Launch: NCCL_NET=IB torchrun a.py", "NCCL_NET=IB"),
         ("os.environ['NCCL_NET'] = 'IB'", "NCCL_NET=IB"),
+        ('"NCCL_PROTO": "simple",', "NCCL_PROTO=simple"),
         ("ENV NCCL_IB_DISABLE 1", "NCCL_IB_DISABLE=1"),
         ("srun --export=ALL,NCCL_NET=IB,NCCL_ALGO=Ring ./a", "NCCL_NET=IB NCCL_ALGO=Ring"),
         ("I set NCCL_P2P_DISABLE=1 but it still hangs", ""),

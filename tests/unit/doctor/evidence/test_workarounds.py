@@ -17,6 +17,7 @@ from nccltune.doctor.facts.log import LOG_WORKAROUNDS
         ("It works with `NCCL_P2P_DISABLE=1` but is very slow", "NCCL_P2P_DISABLE=1"),
         ("It only works if I set NCCL_IB_DISABLE to 1", "NCCL_IB_DISABLE=1"),
         ("The workaround is NCCL_NVLS_ENABLE=0.", "NCCL_NVLS_ENABLE=0"),
+        ("I had to manually set the GID: `NCCL_IB_GID_INDEX=1`", "NCCL_IB_GID_INDEX"),
         ("> Solved by setting NCCL_SOCKET_IFNAME=eth0", "NCCL_SOCKET_IFNAME"),
         ("After we removed NCCL_SOCKET_IFNAME=bond0 it works", "-NCCL_SOCKET_IFNAME"),
         ("I set NCCL_P2P_DISABLE=1 but it still hangs", ""),

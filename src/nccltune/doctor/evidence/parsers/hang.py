@@ -19,7 +19,7 @@ _TITLE = re.compile(r"^\[[A-Za-z][A-Za-z /]{2,20}\]:? ?(?=\S)")
 _WORD = r"(?:hang|hung|stuck|stall|free?z|dead ?lock)"
 _NOT = re.compile(
     r"(?:\b(?:no|not|never|without|longer|fix(?:es|ed)?|gone|solved|resolved|avoids?|if)|n['’]t)\b"
-    rf".{{0,60}}{_WORD}|\b(?:may|might|can|could)\b.{{0,15}}{_WORD}"
+    rf"[^:;.]{{0,60}}{_WORD}|\b(?:may|might|can|could)\b.{{0,15}}{_WORD}"
     r"|(?:hang|stuck|stall).{0,40}\b(?:gone|fixed|solved)\b",
     re.IGNORECASE,
 )

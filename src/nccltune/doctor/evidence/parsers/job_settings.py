@@ -70,13 +70,16 @@ _POSTED = re.compile(
     r"|(?i:launch\w*|command\w*|cmd|env\w*|run|script|master|worker|head|node)(?: \w{1,9})?: +)*(?:"
     rf"(?:export|declare -x|setenv|ENV|ARG) +{_NAMED}[= ]"
     rf"|(?:{_NAMED}=\S* +)+{_COMMAND}(?:\s|$)"
-    rf"|{_NAMED}=\S*;?$"
+    rf"|{_NAMED}=\S*;?$|['\"]{_NAMED}['\"] ?: ['\"][^'\"]*['\"],?\s*$"
     rf"|[^\n]{{0,2000}}(?: |^)(?:-x|-e|--env|-genv?|--genv)[ =]{_NAMED}[= ]"
     r"|os\.environ\b|[^\n]{0,2000} --export=)"
 )
 _ENVIRON = re.compile(
     r"os\.environ(?:\.setdefault\(|\[)['\"](?P<name>[A-Z][A-Z0-9_]{2,80})['\"](?:\] *= *|, *)"
     r"['\"](?P<value>[^'\"\n]{0,200})['\"]"
+)
+_ENTRY = re.compile(
+    r"['\"](?P<name>[A-Z][A-Z0-9_]{2,80})['\"] ?: ['\"](?P<value>[^'\"]*)['\"],?\s*$"
 )
 _EXPORTED = re.compile(r"\b(?:setenv|ENV) +(?P<name>[A-Z][A-Z0-9_]{2,80}) +(?P<value>\S+)")
 _LOGGED = ("NCCL INFO", "NCCL WARN")
@@ -87,11 +90,11 @@ def parse_posted_settings(text: str, kept: Callable[[str], bool]) -> list[Settin
     mention one, nor from NCCL's log."""
     found: list[SettingLine] = []
     for number, line in lines_of(text):
-        if "=" not in line and "env" not in line.lower():
+        if not any(sign in line for sign in ("=", "setenv ", "ENV ", '":', "':")):
             continue
         if any(word in line for word in _LOGGED) or not _POSTED.match(line):
             continue
-        match = _ENVIRON.search(line) or _EXPORTED.search(line)
+        match = _ENVIRON.search(line) or _EXPORTED.search(line) or _ENTRY.search(line)
         if match is not None and kept(match["name"]):
             found.append(SettingLine(match["name"], match["value"], number))
             continue

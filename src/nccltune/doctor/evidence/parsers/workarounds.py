@@ -13,7 +13,8 @@ _WORKS = re.compile(
     r"\b(?:works?|worked|fix(?:es|ed)|solve[sd]|resolve[sd]|succeed(?:s|ed)?|pass(?:es|ed)"
     r"|(?:runs?|ran|trains?|starts?|went|goes) (?:fine|well|ok|normally|smoothly|correctly|through"
     r"|without|successfully|at \d+)|goes away|went away|(?:is|was|are) gone|disappear(?:s|ed)"
-    r"|no longer (?:hangs?|fails?|crash\w*)|workaround (?:is|was))\b",
+    r"|no longer (?:hangs?|fails?|crash\w*)|workaround (?:is|was)"
+    r"|(?:had|needed) to (?:\w+ )?(?:set|use|add|specify|export))\b",
     re.IGNORECASE,
 )
 _NOT = re.compile(
@@ -31,6 +32,7 @@ _REMOVED = re.compile(
 )
 _SET = re.compile(r"\b(?:set|setting|specify\w*|specified|defin\w+|add\w*|export\w*)\b", re.I)
 _PLAIN = re.compile(r"[01]|LOC|SYS|Socket|IB|none", re.I)
+_LISTS = ("_IFNAME", "_HCA", "_GID_INDEX")
 _BY_PROGRAM = re.compile(
     r"NCCL (?:INFO|WARN)|\d\d:\d\d:\d\d|\b(?:ERROR|WARN|INFO)\b|\bset by environment"
     r"|^\s*(?:export|set|echo|#|//) |^\s*\S{0,80}(?:Error|Exception):"
@@ -57,7 +59,8 @@ def workarounds(text: str) -> list[LogWorkaround]:
                 removed = _REMOVED.search(before) is not None
                 name, value = match["name"], (match["value"] or "").rstrip(".,:")
                 if value or removed or _SET.search(before):
-                    key = f"{name}={value}" if _PLAIN.fullmatch(value) and not removed else name
+                    is_switch = _PLAIN.fullmatch(value) and not name.endswith(_LISTS)
+                    key = f"{name}={value}" if is_switch and not removed else name
                     said = clause.strip(" \t>*-#,`")[:_LONGEST]
                     found.setdefault(key, LogWorkaround(key=key, text=said, removed=removed))
     return list(found.values())
