@@ -65,8 +65,8 @@ def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
             rows = (*evidence.parse(raw, wrong_rows), *rows)
         # What a parser says with the lines below, a single line does not say again.
         has_ras = any(one.kind == "ras_report" for one in rows)
-        lines = evidence.parse(raw, parse_failures)
-        rows += tuple(one for one in lines if not (has_ras and one.kind == "ras_report"))
+        stated = evidence.parse(raw, parse_failures)
+        rows += tuple(one for one in stated if not (has_ras and one.kind == "ras_report"))
         records += [_record(one, raw.place(one.line)) for one in rows]
     kernel = [one for one in records if one.kind == "kernel"]
     records = [one for one in records if one.kind != "kernel"]

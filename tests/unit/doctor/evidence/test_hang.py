@@ -18,6 +18,11 @@ END = "n1:1:2 [0] NCCL INFO comm 0x1 rank 0 nranks 2 - Init COMPLETE\n"
         ("多机训练卡住了", "a:1:2 [0] NCCL INFO Bootstrap : Using eth0\n", "before the ranks met"),
         ("Can only run it once and then it stalls", P2P, "while GPUs of a node are joined (P2P)"),
         ("These two do not work together: hangs", P2P, "while GPUs of a node are joined (P2P)"),
+        (
+            "It connects rings and never completes trees",
+            P2P,
+            "while GPUs of a node are joined (P2P)",
+        ),
         ("The second node does not proceed", P2P, "while GPUs of a node are joined (P2P)"),
         ("With two nodes it just hangs", "a:1:2 [0] NCCL INFO Trees [0] 1\n", "during its start"),
     ],

@@ -6,9 +6,11 @@ import re
 from nccltune.doctor.facts.log import LogHang
 
 _HANGS = re.compile(
-    r"\b(?:hangs?|hanging|hung|stuck|stall(?:s|ed|ing)?|dead ?lock(?:s|ed)?|never (?:returns?|ends)"
+    r"\b(?:hangs?|hanging|hung|stuck|stall(?:s|ed|ing)?|dead ?lock(?:s|ed)?"
+    r"|never (?:returns?|ends?|completes?|finish(?:es)?)"
     r"|(?:wait|block|run)s? (?:forever|indefinitely|endlessly)|no (?:further )?progress"
-    r"|(?:does|do|did)(?: not|n['’]t) (?:progress|proceed|continue|move on|go (?:on|any further))"
+    r"|(?:does|do|did)(?: not|n['’]t) "
+    r"(?:progress|proceed|continue|complete|finish|move on|go (?:on|any further))"
     r"|stops? responding|(?:becomes?|is) unresponsive"
     r"|(?:freezes|frozen) (?:at|after|during|here|in|on|when))\b"
     r"|卡住|卡死|挂起|ハング|固ま|멈(?:춤|춥|췄|추)",
