@@ -263,6 +263,9 @@ def test_lines_that_state_no_failure() -> None:
 def test_a_connection_that_is_tried_often(tries: str, kinds: list[str]) -> None:
     line = f"NCCL INFO x: connect returned No route to host, retrying ({tries}) after sleep for 3 s"
     assert [one.kind for one in parse_failures(f"h1:1:2 [0] {line}\n")] == kinds
+    docker = line.replace("connect", "connect to 172.17.0.1<41>")
+    found = [one.kind for one in parse_failures(f"h1:1:2 [0] {docker}\n")]
+    assert found == ["container_address" for _ in kinds]
 
 
 @pytest.mark.timeout(120)

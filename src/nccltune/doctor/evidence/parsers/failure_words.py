@@ -191,6 +191,7 @@ WORDS: dict[str, tuple[str, ...]] = {
         "Connection closed by peer", "exception dump flag from", "TCPStore server has shut down",
         "recvValue failed", "Failed to recv, got 0 bytes"),
     "port_taken": ("Address already in use", "EADDRINUSE"),
+    "container_address": ("onnect to 172.17.",),
     "no_interface": ("no socket interface found", "No socket interface found"),
     "network": ("client socket has timed out", "Connection refused", "Connection timed out",
         "No route to host", "Network is unreachable", "Transport endpoint is not connected",
