@@ -194,6 +194,7 @@ SHAPES = (
     ("foreign", "misc/socket.cc:441 socketFinalizeAccept from h2<41>: wrong type 4 != 3"),
     ("peer_import", "transport/p2p.cc:238 failed to open CUDA IPC handle : 217 peer access is not "
      "supported between these two devices"),
+    ("device", "misc/nvmlwrap.cc:174 nvmlDeviceGetHandleByIndex() failed: Invalid Argument"),
     ("container_address", "misc/socket.cc:480 socketStartConnect: Connect to 172.17.0.2<38847> "
      "failed : Software caused connection abort"),
     ("network", "misc/socket.cc:480 socketStartConnect: Connect to 172.16.0.2<38847> failed : "

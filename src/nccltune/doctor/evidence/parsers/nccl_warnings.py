@@ -220,6 +220,8 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"mixed local|a different number of devices", "graph"),
     (r"(?:^|/)graph/(?!xml)", "", "graph"),
     ("", r"Driver version found is \d+\. Minimum", "driver_old"),
+    # A GPU that this container does not have: a peer's, or one of another number.
+    ("", r"nvmlDeviceGetHandleBy\w+.*(?:Invalid Argument|Not Found)", "device"),
     ("", r"nvml\w+\(.*failed|NVML failure '(?!Not Supp)|Failed to open libnvidia-ml", "no_gpu"),
     # What is left of the sources, by part of NCCL. Before "internal": what the program asks for.
     ("", r"cannot be captured in a graph|CUDA [Gg]raphs? (?:feature|support)", "capture"),
