@@ -11,6 +11,7 @@ from nccltune.doctor.evidence.parsers.failures import (
 )
 from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
 from nccltune.doctor.evidence.parsers.nccl_init import shared_gpus
+from nccltune.doctor.evidence.parsers.ras import ras_ranks
 from nccltune.doctor.evidence.parsers.result_rows import lone_ranks, wrong_rows
 from nccltune.doctor.evidence.parsers.watchdog import ranks_apart, stalled_ranks
 from nccltune.doctor.evidence.raw import NodeEvidence, Raw
@@ -57,13 +58,16 @@ def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
         if raw.name in _LOGS:
             parsers = (
                 *(lone_ranks, failed_diagnostics, ranks_apart, stalled_ranks),
-                *(completions, shared_gpus),
+                *(completions, shared_gpus, ras_ranks),
             )
             rows = tuple(row for parser in parsers for row in evidence.parse(raw, parser))
         if raw.name == "test":
             rows = (*evidence.parse(raw, wrong_rows), *rows)
-        for one in (*rows, *evidence.parse(raw, parse_failures)):
-            records.append(_record(one, raw.place(one.line)))
+        # What a parser says with the lines below, a single line does not say again.
+        has_ras = any(one.kind == "ras_report" for one in rows)
+        stated = evidence.parse(raw, parse_failures)
+        rows += tuple(one for one in stated if not (has_ras and one.kind == "ras_report"))
+        records += [_record(one, raw.place(one.line)) for one in rows]
     kernel = [one for one in records if one.kind == "kernel"]
     records = [one for one in records if one.kind != "kernel"]
     # If nvidia-smi is not installed, each query of nvidia-smi reports the same problem. `fromkeys`

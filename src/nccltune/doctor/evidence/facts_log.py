@@ -11,6 +11,7 @@ from nccltune.doctor.evidence.parsers.nccl_init import parse_init
 from nccltune.doctor.evidence.parsers.nccl_lines import NcclLines, parse_nccl_lines
 from nccltune.doctor.evidence.parsers.result_rows import has_rows
 from nccltune.doctor.evidence.parsers.text import lines_of
+from nccltune.doctor.evidence.parsers.workarounds import workarounds
 from nccltune.doctor.evidence.raw import NodeEvidence, Raw
 from nccltune.doctor.facts import Facts
 from nccltune.doctor.facts.log import (
@@ -37,6 +38,7 @@ from nccltune.doctor.facts.log import (
     LOG_TUNER_SCALES,
     LOG_UNFINISHED,
     LOG_VIAS,
+    LOG_WORKAROUNDS,
     LogSettingApart,
     LogTransport,
     LogTunerRule,
@@ -93,6 +95,10 @@ def add_logs(evidence: NodeEvidence, facts: Facts) -> None:
     if checks is not None:
         facts.add(RAS_CHECKS, *checks)
     _names(evidence, facts)
+    posts = [raw for item in ("log", "test", "output") for raw in evidence.all(item)]
+    told = {one.key: one for raw in posts for one in evidence.parse(raw, workarounds)}
+    if posts:
+        facts.add(LOG_WORKAROUNDS, list(told.values()), posts[0].place())
     tests = [record for raw in evidence.all("test") for record in _tests(evidence, raw)]
     if tests:
         facts.add(TESTS, tests, evidence.all("test")[0].place())

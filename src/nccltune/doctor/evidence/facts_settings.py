@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from nccltune.doctor.evidence.parsers.job_settings import parse_job_settings
+from nccltune.doctor.evidence.parsers.job_settings import (
+    parse_job_settings,
+    parse_posted_settings,
+)
 from nccltune.doctor.evidence.parsers.listed import parse_listed
 from nccltune.doctor.evidence.parsers.nccl_lines import parse_nccl_lines
 from nccltune.doctor.evidence.parsers.symbols import parse_plugins
@@ -18,6 +21,7 @@ from nccltune.doctor.facts.network import HCAS, NICS, RdmaPortState
 from nccltune.doctor.facts.node import NODE_SOFTWARE
 from nccltune.doctor.facts.settings import (
     DEVICE_LISTS,
+    NAMED_SETTINGS,
     NCCL_LIBRARIES,
     NCCL_VERSION,
     PLUGINS,
@@ -61,17 +65,23 @@ def add_settings(evidence: NodeEvidence, facts: Facts) -> None:
     are known."""
     found = [*_environment(evidence), *_confs(evidence)]
     known = evidence.get("env") is not None or bool(found)
+    logged = list(_logged(evidence))
+    posted = list(_posted(evidence, {(one.name, one.value) for one in logged}))
     in_force: set[str | None] = set()
     for one in found:
         one.in_force = one.name not in in_force
         in_force.add(one.name)
-    others = [*_profiles(evidence), *_jobs(evidence), *_logged(evidence)]
+    others = [*_profiles(evidence), *_jobs(evidence), *logged]
     if known or others:
         source = "environment, nccl.conf, start-up and job files"
         facts.add(SETTINGS, [*found, *others], source)
         # A job file that is beside this node need not be for it.
         listed = [one for one in others if not evidence.live or one.kind != "job_file"]
-        _device_lists(facts, [*found, *listed])
+        _device_lists(facts, [*found, *listed, *posted])
+    elif posted:
+        _device_lists(facts, posted)
+    if known or others or posted:
+        facts.add(NAMED_SETTINGS, [*found, *others, *posted], "settings and commands in the text")
     _plugins(evidence, facts)
     _libraries(evidence, facts)
     _software(evidence, facts)
@@ -109,7 +119,7 @@ def _device_lists(facts: Facts, settings: list[SettingRecord]) -> None:
         elif one.name in _INTERFACES and "lo" in nics:
             found.append(_device_list(one, [(name, -1) for name in nics]))
     if found:
-        facts.add(DEVICE_LISTS, found, facts[SETTINGS.name].source)
+        facts.add(DEVICE_LISTS, found, "settings beside the devices shown")
 
 
 def _device_list(setting: SettingRecord, devices: list[tuple[str, int]]) -> DeviceList:
@@ -196,6 +206,27 @@ def _jobs(evidence: NodeEvidence) -> Iterator[SettingRecord]:
 
 def _job(text: str) -> list[SettingLine]:
     return parse_job_settings(text, kept_name)
+
+
+def _posted(
+    evidence: NodeEvidence, logged: set[tuple[str | None, str | None]]
+) -> Iterator[SettingRecord]:
+    """Yield the settings of commands in texts, each name and value once."""
+    seen = set(logged)
+    jobs = {raw.source for raw in evidence.all("job")}
+    for item in ("log", "test", "output"):
+        for raw in evidence.all(item):
+            if raw.source in jobs:
+                continue
+            for one in evidence.parse(raw, _post):
+                setting = _setting(one.name, one.value, "post", raw.place(one.line))
+                if (setting.name, setting.value) not in seen:
+                    seen.add((setting.name, setting.value))
+                    yield setting
+
+
+def _post(text: str) -> list[SettingLine]:
+    return parse_posted_settings(text, kept_name)
 
 
 def _logged(evidence: NodeEvidence) -> Iterator[SettingRecord]:

@@ -21,6 +21,7 @@ from nccltune.doctor.evidence.parsers.kernel_log import (
     has_kernel_lines,
     without_kernel_lines,
 )
+from nccltune.doctor.evidence.parsers.workarounds import tells_workaround
 from nccltune.formats.text.lines import encoding_of
 from nccltune.formats.topology.xml_tree import dumps_in
 
@@ -163,7 +164,10 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ("mounts", _mark(rb"^\S+ /\S* (?:overlay|ext4|xfs|tmpfs|nfs4?|btrfs|sysfs)\b")),
     (
         "addresses",
-        _mark(rb"^\d+: [\w.@:-]+(?:: <|\s+inet6? )|^[\w.@:-]+ +Link encap:|^[\w.@:-]+: flags=\d+<"),
+        _mark(
+            rb"^\d+: [\w.@:-]+(?:: <|\s+inet6? )|^[\w.@:-]+ +Link encap:|^[\w.@:-]+: flags=\d+<"
+            rb"|^lo +(?:UP|UNKNOWN) +(?:127\.|00:00:)"
+        ),
     ),
     (
         "services",
@@ -198,6 +202,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         _mark(
             rb"^provider: [\w;]+\n +fabric: "
             rb"|^\| (?:Diagnostic +\| Result|Health Monitor Report)|\bnhc: +Health check "
+            rb"|\"communicators_count\" *:|^Group +Comms +Nodes +Ranks"
         ),
     ),
 )
@@ -268,7 +273,8 @@ _TEST = (
 # A row alone, with a launcher's tag before it or not.
 _TEST_ROW = re.compile(
     rb"^(?:\[[\d,]+\]\S{0,12}|\d+:)?[ \t]*\d+\s+\d+\s+(?:u?int\d+|half|float|double|b?float\d+|fp8"
-    rb"|f8)\w*\s+(?:sum|prod|min|max|avg|none|all|mulsum)\s+(?:-?\d+)?(?:\[\d+\])?\s+\d+\.\d",
+    rb"|f8)\w*\s+(?:sum|prod|min|max|avg|none|all|mulsum)\s+(?:-?\d+)?(?:\[\d+\])?\s+\d+"
+    rb"(?:\.\d|\s+\d+\.\d)",
     re.M,
 )
 _DIAGNOSTICS = b"NCCL DIAG "
@@ -340,9 +346,10 @@ def kinds_of(name: str, data: bytes, *, collected: bool = False) -> FileItems:
         is_quiet = by_content in _WITHOUT_ERRORS or (is_named and not sections)
         # A launcher's command with what it printed is no script, and a post has words beside one.
         is_quiet = is_quiet or (by_content == "job" and not _fails_beside_script(data))
-        items = (by_content,) if is_quiet or not _states_failure(data) else (by_content, OUTPUT)
+        fails = _states_failure(data) or (by_content == "job" and _has_other_lines(data))
+        items = (by_content,) if is_quiet or not fails else (by_content, OUTPUT)
         return FileItems(items, sure=True)
-    if states_failure(data):
+    if states_failure(data) or tells_workaround(data):
         return FileItems((OUTPUT,), sure=True)
     if not head.strip():
         return FileItems((hint,), sure=hint in _OFTEN_EMPTY) if hint else FileItems((), sure=False)
@@ -382,6 +389,23 @@ def _fails_beside_script(data: bytes) -> bool:
     fence = data.find(b"\n```", script.end())
     after = data[fence:] if fence >= 0 else b""
     return _states_failure(data[: script.start()] + b"\n" + after)
+
+
+_SHELL = re.compile(
+    rb"[ \t]*(?:$|#|[$>] |\S{0,80}[$#] |```|(?:export|declare|local|cd|source|\.|module|ml|conda"
+    rb"|set|ulimit|echo|printf|mkdir|sleep|wait|unset|eval|hostname|date|if|elif|else|fi|for|while|do"
+    rb"|done|then|exit|exec|time|sudo|docker|podman|kubectl|apptainer|singularity|enroot|python\S*"
+    rb"|bash|sh|env|numactl|nsys|taskset|\w+=\S*|\w+\(\)|[{}]|-\S+|\./\S+|/\S+|\S*(?:mpirun|mpiexec\S*"
+    rb"|srun|torchrun|prterun|deepspeed|accelerate|horovodrun|ray))(?:[ \t;]|$))"
+)
+
+
+def _has_other_lines(data: bytes) -> bool:
+    """Return whether a command that is no script stands among lines that no shell reads: a post."""
+    if _SCRIPT.search(data) is not None:
+        return False
+    joined = data[:HEAD_BYTES].replace(b"\\\n", b" ")
+    return any(_SHELL.match(line) is None for line in joined.split(b"\n"))
 
 
 def _several(

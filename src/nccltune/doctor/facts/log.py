@@ -154,6 +154,22 @@ LOG_HANGS = records(
 )
 
 
+class LogWorkaround(FactRecord):
+    """One record of the fact `log.workarounds`."""
+
+    key: Annotated[str | None, "NCCL_P2P_DISABLE=1, or the name where the value is a list"] = None
+    text: Annotated[str | None, "words of a person"] = None
+    removed: Annotated[bool | None, "it works without the setting"] = None
+
+
+LOG_WORKAROUNDS = records(
+    "log.workarounds",
+    LogWorkaround,
+    meaning="settings with or without which a person says that a program works",
+    read="text around logs and outputs",
+)
+
+
 class LogInitTimes(FactRecord):
     """One record of the fact `log.init_times`."""
 

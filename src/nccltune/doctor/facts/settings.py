@@ -15,7 +15,7 @@ class SettingRecord(FactRecord):
         str | None,
         (
             "environment, system_conf, user_conf, named_conf, job_file, log, "
-            "profile (shell start-up file)"
+            "profile (shell start-up file), post (a command in a text)"
         ),
     ] = None
     where: Annotated[str | None, "FILE:LINE, or environment"] = None
@@ -40,6 +40,19 @@ SETTINGS = records(
         "environment; /etc/nccl.conf; ~/.nccl.conf or what NCCL_CONF_FILE names; job files "
         "(sbatch, manifests, mpirun lines, scripts); 'set by environment to' and 'set by' lines "
         "of an NCCL log"
+    ),
+)
+
+NAMED_SETTINGS = records(
+    "named_settings",
+    SettingRecord,
+    meaning=(
+        "settings, and those that commands beside a log or an output give to programs; whether "
+        "these were in force is not known"
+    ),
+    read=(
+        "settings; export lines, -x and -e options and assignments before a command, in the text "
+        "of a post"
     ),
 )
 

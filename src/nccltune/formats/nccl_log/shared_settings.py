@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find settings, or a version of NCCL, that ranks of one communicator have to share, and do not.
+"""Find settings, a version of NCCL or a network that ranks of one communicator have to share, and
+do not.
 
 A process that logs the lines around a setting and not the setting does not have it. Source: NCCL
 2.18 to 2.30.
@@ -15,6 +16,7 @@ from nccltune.formats.nccl_log.messages import COUNTED
 Process = tuple[str, str]
 """Host and number of a process."""
 VERSION = "NCCL version"
+NETWORK = "Using network"
 _SHARED = re.compile(
     r"NCCL_(?:ALGO|PROTO|(?:CUMEM(?:_HOST)?|MNNVL|NVLS|COLLNET)_ENABLE|IB_DISABLE|NET"
     r"|(?:P2P|SHM)_DISABLE|(?:LL_|LL128_)?BUFFSIZE|NTHREADS)"
@@ -23,11 +25,12 @@ _ALWAYS = re.compile(r"NCCL_(?:ALGO|PROTO|(?:CUMEM|MNNVL|NVLS)_ENABLE|IB_DISABLE
 """Settings that every process logs that has them. Others are logged where they are needed."""
 _SETTING = re.compile(r"(?P<name>NCCL_\w{1,60}) set by environment to (?P<value>\S{1,80}?)\.?\s*$")
 _VERSION = re.compile(r"NCCL version (?P<value>\d[\w.+]{1,40})")
+_NETWORK = re.compile(rf"{NETWORK} (?P<value>\w[\w /.-]{{0,40}}?)\s*$")
 _RANK = re.compile(
     r"\brank (?P<rank>\d{1,9}) nranks (?P<ranks>\d{1,9}) (?:.{0,160}?commId (?P<id>0x[0-9a-f]+))?"
     r".{0,160}- Init (?P<what>START|COMPLETE)"
 )
-_MARKS = ("Bootstrap", f"{VERSION} ", "Using network", " set by environment to ", "- Init ")
+_MARKS = ("Bootstrap", f"{VERSION} ", NETWORK, " set by environment to ", "- Init ")
 # Lines of points alone: a person left lines of the log out.
 _LEFT_OUT = re.compile(r"^[^\w\n.\u3002]{0,8}(?:\.{1,9}|\u2026|\u3002{2,9})[^\w\n]{0,8}$", re.M)
 _LONGEST = 1000
@@ -66,6 +69,8 @@ class SharedSettings:
                 self._settings[match["name"]].setdefault(process, match["value"])
         elif (match := _VERSION.match(message)) is not None:
             self._settings[VERSION].setdefault(process, match["value"])
+        elif (match := _NETWORK.match(message)) is not None:
+            self._settings[NETWORK].setdefault(process, match["value"])
         elif (match := _RANK.search(message)) is not None:
             ranks = self._ranks[match["id"] or "", int(match["ranks"])]
             before = ranks.setdefault(int(match["rank"]), process)
@@ -79,7 +84,7 @@ class SharedSettings:
         """Return the settings that a process does not have, and others of its communicator do."""
         if self._is_cut:
             return {}
-        whole = self._seen["Bootstrap"] & self._seen["Using network"] & self._seen["COMPLETE"]
+        whole = self._seen["Bootstrap"] & self._seen[NETWORK] & self._seen["COMPLETE"]
         found: dict[Process, set[str]] = defaultdict(set)
         for ranks in self._communicators():
             processes = set(ranks.values())

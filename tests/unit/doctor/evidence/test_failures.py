@@ -120,6 +120,19 @@ LINES = [
     ("rdma_gpu_memory", "ERRNO: Bad address."),
     ("rdma_gpu_memory", "RDMA buffer MR registration failed: Bad address"),
     ("calls_differ", "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is run"),
+    ("gpu_memory", "h1: Test CUDA failure common.cu:730 'out of memory'"),
+    ("cuda_init", "h1: Test CUDA failure common.cu:732 'initialization error'"),
+    ("nccl", "h1: Test CUDA failure common.cu:732 'invalid argument'"),
+    ("ofi_gdr", "h1:1:2 [0] platform_config_endpoint:626 NCCL WARN NET/OFI GDR disabled on "
+     "GDR-supported instance type p5.48xlarge"),
+    ("ofi_failed", "libfabric:1:17::cxi:core:x():26<warn> n1: LE resources not recovered during "
+     "flow control. FI_CXI_RX_MATCH_MODE=[hybrid|software] is required"),
+    ("rdma_memory", "libfabric:1:17::efa:cq:x():92<warn> Unable to create extended CQ: Cannot "
+     "allocate memory"),
+    ("rdma_memory", "ib_md.c:309  UCX  ERROR ibv_reg_mr(address=0x7f2c, length=8650752, access=0xf"
+     ") failed: Cannot allocate memory"),
+    ("imex_channel", "ls: cannot access '/dev/nvidia-caps-imex-channels': No such file"),
+    ("imex_channel", "error asserting ComputeDomain Ready: node not ready in ComputeDomain"),
     ("ras_report", "Rank 0 has launched up to operation 288685 -- GPU 0 managed by process 7"),
     ("ras_report", "1 job process is considered dead (unreachable via the RAS network)"),
     ("sharp", "sharp_am[7]: error: FabricProvider must bind to port with master SM (SM LID:35"),
@@ -226,6 +239,7 @@ def test_lines_that_state_no_failure() -> None:
         "h1:1:1 [0] NCCL INFO Call to connect returned Connection refused, retrying\n"
         "echo 'command not found'\n"
         "sudo: unable to resolve host n1: Name or service not known\n"
+        "echo '/dev/nvidia-caps-imex-channels/channel0'\n"
         "curl: (7) Failed to connect to 169.254.169.254 port 80: Connection refused\n"
         "SUCCESS:  nhc:  Health check passed:  check_ib_bw_gdr: IB_WRITE_BW passed\n"
         "libibverbs: Warning: couldn't load driver 'libvmw_pvrdma-rdmav34.so': "
@@ -238,6 +252,7 @@ def test_lines_that_state_no_failure() -> None:
         "object file: No such file or directory\n"
         "exitcode  : 0 (pid: 5)\n"
         "INFO: Function: ofi_init Line: 6: NET/OFI Could not set RDMAV_FORK_SAFE\n"
+        "libfabric:4:17::efa:cq:x():688<warn> Unable to create extended CQ: Invalid argument\n"
         "libfabric:4:17::core:core:ofi_hmem_init():421<warn> Failed to initialize hmem: no device\n"
         "loss 0.1 error 0.0\n"
     )
@@ -248,6 +263,9 @@ def test_lines_that_state_no_failure() -> None:
 def test_a_connection_that_is_tried_often(tries: str, kinds: list[str]) -> None:
     line = f"NCCL INFO x: connect returned No route to host, retrying ({tries}) after sleep for 3 s"
     assert [one.kind for one in parse_failures(f"h1:1:2 [0] {line}\n")] == kinds
+    docker = line.replace("connect", "connect to 172.17.0.1<41>")
+    found = [one.kind for one in parse_failures(f"h1:1:2 [0] {docker}\n")]
+    assert found == ["container_address" for _ in kinds]
 
 
 @pytest.mark.timeout(120)

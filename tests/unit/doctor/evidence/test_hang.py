@@ -16,6 +16,14 @@ END = "n1:1:2 [0] NCCL INFO comm 0x1 rank 0 nranks 2 - Init COMPLETE\n"
         ("Training hangs after some steps", P2P + END, "after its start"),
         ("# 分布式多机多卡训练卡住", P2P, "while GPUs of a node are joined (P2P)"),
         ("多机训练卡住了", "a:1:2 [0] NCCL INFO Bootstrap : Using eth0\n", "before the ranks met"),
+        ("Can only run it once and then it stalls", P2P, "while GPUs of a node are joined (P2P)"),
+        ("These two do not work together: hangs", P2P, "while GPUs of a node are joined (P2P)"),
+        (
+            "It connects rings and never completes trees",
+            P2P,
+            "while GPUs of a node are joined (P2P)",
+        ),
+        ("The second node does not proceed", P2P, "while GPUs of a node are joined (P2P)"),
         ("With two nodes it just hangs", "a:1:2 [0] NCCL INFO Trees [0] 1\n", "during its start"),
     ],
 )
@@ -39,6 +47,8 @@ def test_a_hang_that_a_person_tells_of(words: str, log: str, stage: str) -> None
         f"[10:00:01] watchdog: got stuck\n{P2P}",
         f'  File "<frozen runpy>", line 88\n{P2P}',
         f"We train with a frozen encoder\n{P2P}",
+        f"This can hang\n{P2P}",
+        f"[rank0] stalls\n{P2P}",
         f"Bandwidth is low.\n{P2P}",
     ],
 )

@@ -107,6 +107,8 @@ def test_the_name_decides_where_the_content_does_not(name: str, text: str, item:
         ("roses are red\n", ()),
         ("/usr/mpi/bin/mpirun  \\\n  -np 2 -x NCCL_IB_GID_INDEX=3 ./all_reduce_perf\n", ("job",)),
         ("$ srun -N 2 ./train\n", ("job",)),
+        ("export A=1\nmpirun -np 2 \\\n  ./all_reduce_perf -b 8\n", ("job",)),
+        ("We start\nmpirun -np 2 ./all_reduce_perf\nand get bad results.\n", ("job", "output")),
         ("mpirun is here\n", ()),
         # A script that looks for errors states none; a post with a script in it may.
         (f"{JOB}grep -q 'NCCL error' out && echo failed\n", ("job",)),

@@ -158,7 +158,7 @@ SHAPES = (
     ("nics_mixed", "transport/net_ib.cc:9 NET/IB : Attempted to connect incompatible devices: [0]"),
     ("nics_mixed", "transport/net_ib.cc:9 NET/IB : Can't merge net devices with different "
      "link_layer. i=1"),
-    ("rdma_event", "transport/net_ib.cc:9 NET/IB : mlx5_2:1 Got async event : port error"),
+    ("rdma_port", "transport/net_ib.cc:9 NET/IB : mlx5_2:1 Got async event : port error"),
     ("rdma_event", "transport/net_ib/common.cc:9 NET/IB : mlx5_2:1 async fatal event on QP (0x1)"),
     ("rdma_event", "transport/net_ib.cc:9 NET/IB : mlx5_2:1 GID table changed"),
     ("ofi", "nccl_net_ofi_rdma_init:78 NET/OFI OFI fi_getinfo() call failed: No data available"),
@@ -194,6 +194,7 @@ SHAPES = (
     ("foreign", "misc/socket.cc:441 socketFinalizeAccept from h2<41>: wrong type 4 != 3"),
     ("peer_import", "transport/p2p.cc:238 failed to open CUDA IPC handle : 217 peer access is not "
      "supported between these two devices"),
+    ("device", "misc/nvmlwrap.cc:174 nvmlDeviceGetHandleByIndex() failed: Invalid Argument"),
     ("container_address", "misc/socket.cc:480 socketStartConnect: Connect to 172.17.0.2<38847> "
      "failed : Software caused connection abort"),
     ("network", "misc/socket.cc:480 socketStartConnect: Connect to 172.16.0.2<38847> failed : "
@@ -357,6 +358,9 @@ def test_the_last_error_of_pytorch_is_a_warning() -> None:
         "Call to ibv_modify_qp failed with error Connection timed out errno 110\n"
     )
     assert [one.kind for one in parse_failures(text)] == ["nccl", "nccl", "rdma_no_path"]
+    said = "Cuda failure 1 'invalid argument'"
+    text = f"h:1:2 [0] transport/nvls.cc:254 NCCL WARN {said}\nLast error:\n{said}\n"
+    assert [one.kind for one in parse_failures(text)] == ["nvls", "nvls"]
 
 
 def test_a_warning_of_an_old_nccl_is_one() -> None:

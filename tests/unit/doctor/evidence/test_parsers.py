@@ -10,7 +10,10 @@ from nccltune.doctor.evidence.parsers.gids import parse_show_gids
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.imex import parse_imex
 from nccltune.doctor.evidence.parsers.interfaces import parse_interfaces
-from nccltune.doctor.evidence.parsers.job_settings import parse_job_settings
+from nccltune.doctor.evidence.parsers.job_settings import (
+    parse_job_settings,
+    parse_posted_settings,
+)
 from nccltune.doctor.evidence.parsers.kernel import (
     parse_cpus,
     parse_df,
@@ -427,6 +430,11 @@ def test_interfaces() -> None:
         NodeNic(name="br0"),
     ]
     assert parse_interfaces(texts.ADDRESSES) == []
+    brief = "lo     UNKNOWN   127.0.0.1/8\neth1@if9     UP    192.0.2.4/24\n"
+    assert parse_interfaces(brief) == [
+        NodeNic(name="lo", state="unknown"),
+        NodeNic(name="eth1", state="up"),
+    ]
 
 
 def test_nccl_log() -> None:
@@ -472,6 +480,34 @@ def test_job_settings() -> None:
         ("NCCL_SOCKET_IFNAME", "eth0", 5),
         ("NCCL_NET", "Socket", 10),
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("export NCCL_IB_HCA=mlx5_0", "NCCL_IB_HCA=mlx5_0"),
+        ("u@h1:~$ NCCL_NET=IB NCCL_PXN_DISABLE=1 python a.py", "NCCL_NET=IB NCCL_PXN_DISABLE=1"),
+        ("mpirun -np 16 -x NCCL_ALGO=Ring -x PATH ./a", "NCCL_ALGO=Ring"),
+        ("docker run -e NCCL_SHM_DISABLE=1 image", "NCCL_SHM_DISABLE=1"),
+        ("- NCCL_SOCKET_IFNAME=eth0", "NCCL_SOCKET_IFNAME=eth0"),
+        ("Launch: NCCL_NET=IB torchrun a.py", "NCCL_NET=IB"),
+        ("os.environ['NCCL_NET'] = 'IB'", "NCCL_NET=IB"),
+        ('"NCCL_PROTO": "simple",', "NCCL_PROTO=simple"),
+        ("ENV NCCL_IB_DISABLE 1", "NCCL_IB_DISABLE=1"),
+        ("srun --export=ALL,NCCL_NET=IB,NCCL_ALGO=Ring ./a", "NCCL_NET=IB NCCL_ALGO=Ring"),
+        ("I set NCCL_P2P_DISABLE=1 but it still hangs", ""),
+        ("NCCL_P2P_DISABLE=1 works.", ""),
+        ("Solution: NCCL_P2P_DISABLE=1", ""),
+        ("# export NCCL_P2P_DISABLE=1", ""),
+        ("NCCL_ALGO=Ring: 40 GB/s, NCCL_ALGO=Tree: 50 GB/s", ""),
+        ("Error: x (run with NCCL_DEBUG=INFO for details)", ""),
+        ("h1:1:2 [0] x.cc:1 NCCL WARN Set NCCL_MNNVL_ENABLE=0 to ignore this issue.", ""),
+    ],
+)
+def test_settings_of_commands_in_a_post(line: str, found: str) -> None:
+    lines = parse_posted_settings(f"Hi\n{line}\n", lambda name: name.startswith("NCCL_"))
+    assert " ".join(f"{one.name}={one.value}" for one in lines) == found
+    assert all(one.line == 2 for one in lines)
 
 
 def test_perftest_and_rail_pings() -> None:

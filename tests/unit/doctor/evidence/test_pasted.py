@@ -469,7 +469,7 @@ POSTED = [
      "gpu-power-limited"),
     ("Node #0 - 10.0.0.1 - READY - Version: 570.1\n"
      "$ ls -l /dev/nvidia-caps-imex-channels\nls: cannot access "
-     "'/dev/nvidia-caps-imex-channels/': No such file or directory", "mnnvl-imex"),
+     "'/dev/nvidia-caps-imex-channels/': No such file or directory", "imex-channel"),
     ("available: 2 nodes (0-1)\nnode 0 cpus: 0 1\nnode 0 size: 0 MB\nnode 1 cpus: 2 3\n"
      "node 1 size: 64307 MB", "numa-without-memory"),
     (f"$ ulimit -a\n{LOCKED}", "memlock"),
@@ -512,7 +512,7 @@ HARMLESS = [
     (
         "Node #0 - 10.0.0.1 - READY - Version: 570.1\n$ ls -l /dev/nvidia-caps-imex-channels\n"
         "crw-rw-rw- 1 root root 234, 0 May 12 19:06 channel0",
-        "mnnvl-imex",
+        "imex-channel",
     ),
     ("4: docker0: <NO-CARRIER,BROADCAST,UP> mtu 1500 qdisc x state DOWN", "nic-link"),
     (f"$ mlxlink -d mlx5_1\n{MLXLINK.replace('Polling', 'Active')}", "port-down"),

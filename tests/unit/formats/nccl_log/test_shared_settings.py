@@ -33,6 +33,11 @@ def _rank(number: int, *settings: str, comm: str = "commId 0xabc", ranks: int = 
             + _rank(1),
             ["NCCL version 2.27.6+cuda12.9: rank 0 (h0); 2.28.3+cuda12.9: rank 1 (h0)"],
         ),
+        (
+            _rank(0).replace(NETWORK, "Using network IB")
+            + _rank(2).replace(NETWORK, "Using network AWS Libfabric"),
+            ["Using network IB: rank 0 (h0); AWS Libfabric: rank 2 (h1)"],
+        ),
         # An interface may differ, and a setting that is logged where it is needed be missing.
         (_rank(0, "NCCL_SOCKET_IFNAME=a", "NCCL_SHM_DISABLE=1") + _rank(2), []),
         # Ray leaves out equal lines.

@@ -13,7 +13,7 @@ gpu_table.py      `nvidia-smi` and `nvidia-smi -L`
 hang.py           words that a job hangs, and how far NCCL's log came
 imex.py           `nvidia-imex-ctl`
 interfaces.py     `ip addr`, `ip link`
-job_settings.py   settings in job files
+job_settings.py   settings in job files and in commands of posts
 kernel.py         modules, cpuinfo or lscpu, process status, free memory
 kernel_log.py     `dmesg`, `journalctl -k`
 limits.py         limits of a process
@@ -28,6 +28,7 @@ pasted.py         lines of ACS and links without devices
 pci_config.py     PCI configuration space
 perftest.py       `ib_write_bw` and similar tests
 pings.py          pings between NICs
+ras.py            ranks and processes that NCCL's RAS reports
 rdma_counters.py  `rdma statistic`, `perfquery`
 rdma_ports.py     `ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link`, `ibdev2netdev`
 result_rows.py    wrong elements and lone ranks in results of nccl-tests
@@ -36,5 +37,6 @@ symbols.py        plugins and the tuner interfaces they define
 text.py           helpers: bytes to text, words to numbers, bus ids
 topo_matrix.py    `nvidia-smi topo -m`
 tree.py           small files of /sys and /proc, in the format of `grep -H`
+workarounds.py    settings with which a person says that it works
 watchdog.py       the calls in which PyTorch's watchdog found the ranks
 """

@@ -101,6 +101,7 @@ _BARE = (
     "got completion with error:",
 )
 _BYTES = tuple(word.encode() for word in (*_KIND, *_BARE))
+_LIBFABRIC = ("ofi", "rdma", "verbs")
 _QUIET = re.compile(r"\b(?:INFO|TRACE|DEBUG|UCX)\b")
 
 
@@ -207,6 +208,9 @@ def _warnings(text: str) -> Iterator[tuple[int, str]]:
         for start in _starts(text, word):
             line = text[start : start + 2000].partition("\n")[0]
             kind = message_kind(line)
+            # A line of libfabric is of the network, whatever words are in it.
+            if "<warn>" in line and not kind.startswith(_LIBFABRIC):
+                continue
             # UCX's errors have a rule of their own, but for this cause.
             if kind != WARNING and (kind == "rdma_memory" or not _QUIET.search(line)):
                 yield start, kind
@@ -214,14 +218,28 @@ def _warnings(text: str) -> Iterator[tuple[int, str]]:
         end = text.find("\n", start)
         yield start, warning_kind(text[start : end if end >= 0 else len(text)][:2000]) or WARNING
     for match in _LAST_ERROR.finditer(text):
-        kind = message_kind((match["line"] or match["quoted"])[:2000])
+        said = (match["line"] or match["quoted"])[:2000].strip()
+        kind = message_kind(said)
+        if kind == "cuda" and (file := _warned(text, said)) is not None:
+            kind = message_kind(said, file)
         # The line of XLA states the failure itself.
         if kind != WARNING and (match["line"] or kind != "effect"):
             yield match.start("line" if match["line"] else "xla"), kind
+    for start in _starts(text, "Test CUDA failure"):
+        kind = message_kind(text[start : start + 2000].partition("\n")[0])
+        if kind not in (WARNING, "cuda"):
+            yield start, kind
     for match in _OLD_WARN.finditer(text) if " WARN " in text else ():
         kind = message_kind(match["message"][:2000])
         if kind != WARNING:
             yield match.start(), kind
+
+
+def _warned(text: str, said: str) -> str | None:
+    """Return the source file of NCCL's warning that PyTorch repeats as the last error."""
+    words = said[said.find("uda failure") - 1 :] if "uda failure" in said else said
+    match = re.search(rf"(?P<file>[\w./-]{{1,120}}):\d{{1,6}} {_WARN} {re.escape(words)}", text)
+    return match["file"] if match is not None else None
 
 
 # Two cells of a table of `dcgmi diag` or `dcgmi health`.

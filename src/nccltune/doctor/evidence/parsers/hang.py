@@ -6,15 +6,23 @@ import re
 from nccltune.doctor.facts.log import LogHang
 
 _HANGS = re.compile(
-    r"\b(?:hangs?|hanging|hung|stuck|dead ?locks?|never returns"
+    r"\b(?:hangs?|hanging|hung|stuck|stall(?:s|ed|ing)?|dead ?lock(?:s|ed)?"
+    r"|never (?:returns?|ends?|completes?|finish(?:es)?)"
+    r"|(?:wait|block|run)s? (?:forever|indefinitely|endlessly)|no (?:further )?progress"
+    r"|(?:does|do|did)(?: not|n['’]t) "
+    r"(?:progress|proceed|continue|complete|finish|move on|go (?:on|any further))"
+    r"|stops? responding|(?:becomes?|is) unresponsive"
     r"|(?:freezes|frozen) (?:at|after|during|here|in|on|when))\b"
     r"|卡住|卡死|挂起|ハング|固ま|멈(?:춤|춥|췄|추)",
     re.IGNORECASE,
 )
+_TITLE = re.compile(r"^\[[A-Za-z][A-Za-z /]{2,20}\]:? ?(?=\S)")
+"""What titles of issues begin with: [Bug]: and the like, not [rank0]."""
+_WORD = r"(?:hang|hung|stuck|stall|free?z|dead ?lock)"
 _NOT = re.compile(
-    r"(?:\b(?:no|not|never|without|longer|fix(?:es|ed)?|gone|solved|resolved|avoids?|if|may|might|can)"
-    r"|n['’]t)\b"
-    r".{0,60}(?:hang|hung|stuck|free?z|dead ?lock)|(?:hang|stuck).{0,40}\b(?:gone|fixed|solved)\b",
+    r"(?:\b(?:no|not|never|without|longer|fix(?:es|ed)?|gone|solved|resolved|avoids?|if)|n['’]t)\b"
+    rf"[^:;.]{{0,60}}{_WORD}|\b(?:may|might|can|could)\b.{{0,15}}{_WORD}"
+    r"|(?:hang|stuck|stall).{0,40}\b(?:gone|fixed|solved)\b",
     re.IGNORECASE,
 )
 _BY_PROGRAM = re.compile(
@@ -40,7 +48,7 @@ def told_hang(text: str) -> list[LogHang]:
         return []
     for line in text[:_MOST].split("\n"):
         # Without the signs of a quotation, a title or a list.
-        words = line[:_LONGEST].lstrip(">#*- \t")
+        words = _TITLE.sub("", line[:_LONGEST].lstrip(">#*- \t"))
         if _HANGS.search(words) and not _NOT.search(words) and not _BY_PROGRAM.search(words):
             last = messages[-1]["text"].strip()
             stages = (stage for mark, stage in _STAGES if re.search(mark, last))

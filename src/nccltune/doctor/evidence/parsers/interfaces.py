@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse the interfaces that `ip addr` (also -d), `ip link` or `ifconfig` prints."""
+"""Parse the interfaces that `ip addr` (also -d or -br), `ip link` or `ifconfig` prints."""
 
 import re
 
@@ -9,6 +9,9 @@ from nccltune.doctor.facts.network import NodeNic
 _FLAGS = re.compile(r"^\d{1,6}: (?P<name>[\w.-]{1,32})(?:@[\w.-]+)?: <[^>]*> ?(?P<rest>.*)")
 # ifconfig of net-tools 1 prints the MTU some lines below the name.
 _IFCONFIG = re.compile(r"^(?P<name>[\w.@-]{1,32})(?:: flags=\d+<[^>]*>|\s+Link encap:)(?P<rest>.*)")
+_BRIEF = re.compile(
+    r"^(?P<name>[\w.-]{1,32})(?:@[\w.-]+)?\s+(?P<state>UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT)\b"
+)
 _MTU = re.compile(r"\b(?:mtu |MTU:)(\d{1,9})\b")
 _STATE = re.compile(r"\bstate ([A-Z]{2,20})\b")
 
@@ -21,6 +24,10 @@ def parse_interfaces(text: str) -> list[NodeNic]:
     found: dict[str, NodeNic] = {}
     nic = None
     for _, line in lines_of(text):
+        if (brief := _BRIEF.match(line)) is not None:
+            name, state = brief["name"], brief["state"].lower()
+            found[name] = NodeNic(name=name, state=state)
+            continue
         match = _FLAGS.match(line) or _IFCONFIG.match(line)
         if match is not None:
             before = found.get(match["name"])

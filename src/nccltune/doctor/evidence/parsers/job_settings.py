@@ -58,6 +58,52 @@ def parse_job_settings(text: str, kept: Callable[[str], bool]) -> list[SettingLi
     return found
 
 
+_COMMAND = (
+    r"(?:python[\d.]*|torchrun|mpirun|mpiexec\S*|srun|prterun|deepspeed|accelerate|vllm|ray|bash|sh"
+    r"|docker|podman|kubectl|sudo|env|nohup|time|CUDA_VISIBLE_DEVICES=\S*|\S*/\S+|\S+\.(?:py|sh)|\\)"
+)
+_NAMED = r"[A-Z][A-Z0-9_]{2,80}"
+# Lines of a post that give a program a setting: an export, a command with assignments before it or
+# with options, an entry of a manifest, a dictionary of Python.
+_POSTED = re.compile(
+    rf"^[ \t]*(?:(?:\[[^\]\n]{{1,60}}\]|[\w.@:~/-]{{1,60}})[$#>] *|\$ *|[>|] ?|[-*] +"
+    r"|(?i:launch\w*|command\w*|cmd|env\w*|run|script|master|worker|head|node)(?: \w{1,9})?: +)*(?:"
+    rf"(?:export|declare -x|setenv|ENV|ARG) +{_NAMED}[= ]"
+    rf"|(?:{_NAMED}=\S* +)+{_COMMAND}(?:\s|$)"
+    rf"|{_NAMED}=\S*;?$|['\"]{_NAMED}['\"] ?: ['\"][^'\"]*['\"],?\s*$"
+    rf"|[^\n]{{0,2000}}(?: |^)(?:-x|-e|--env|-genv?|--genv)[ =]{_NAMED}[= ]"
+    r"|os\.environ\b|[^\n]{0,2000} --export=)"
+)
+_ENVIRON = re.compile(
+    r"os\.environ(?:\.setdefault\(|\[)['\"](?P<name>[A-Z][A-Z0-9_]{2,80})['\"](?:\] *= *|, *)"
+    r"['\"](?P<value>[^'\"\n]{0,200})['\"]"
+)
+_ENTRY = re.compile(
+    r"['\"](?P<name>[A-Z][A-Z0-9_]{2,80})['\"] ?: ['\"](?P<value>[^'\"]*)['\"],?\s*$"
+)
+_EXPORTED = re.compile(r"\b(?:setenv|ENV) +(?P<name>[A-Z][A-Z0-9_]{2,80}) +(?P<value>\S+)")
+_LOGGED = ("NCCL INFO", "NCCL WARN")
+
+
+def parse_posted_settings(text: str, kept: Callable[[str], bool]) -> list[SettingLine]:
+    """Return the settings that commands in a post give to programs; none from sentences that
+    mention one, nor from NCCL's log."""
+    found: list[SettingLine] = []
+    for number, line in lines_of(text):
+        if not any(sign in line for sign in ("=", "setenv ", "ENV ", '":', "':")):
+            continue
+        if any(word in line for word in _LOGGED) or not _POSTED.match(line):
+            continue
+        match = _ENVIRON.search(line) or _EXPORTED.search(line) or _ENTRY.search(line)
+        if match is not None and kept(match["name"]):
+            found.append(SettingLine(match["name"], match["value"], number))
+            continue
+        found += [
+            one._replace(line=number) for one in parse_job_settings(line.lstrip("#>$ \t"), kept)
+        ]
+    return found
+
+
 def _bare(value: str) -> str:
     value = value.strip()
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":

@@ -10,13 +10,16 @@ import re
 
 WARNING = "warning"
 _LINE = re.compile(r"(?:(?P<file>[\w./~-]{1,120}):\d{1,6} )?NCCL WARN ?(?P<message>.*)")
-_CUDA = re.compile(r"\b(?:[Cc]uda|HIP) failure (?:(?P<code>\d{1,4}) )?'(?P<words>[^']*)'")
+_CUDA = re.compile(
+    r"\b(?:[Cc]uda|HIP|Test CUDA) failure (?:(?P<code>\d{1,4}) |\S+:\d+ )?'(?P<words>[^']*)'"
+)
 _STATUS = re.compile(
     r"Got completion .*?(?:\bstatus=[A-Z_]*\(?(?P<status>\d{1,2})\b"
     r"|\bwith error (?P<error>\d{1,2})\b|\bstatus=IBV_WC_(?P<name>[A-Z_]+))"
 )
 _CALL = re.compile(
-    r"(?:status: (?P<status>\d{1,3}) )?\b(?P<call>ibv_\w+|mlx5dv_\w+)(?:\(\S*\))? ?:? failed"
+    r"(?:status: (?P<status>\d{1,3}) )?\b(?P<call>ibv_\w+|mlx5dv_\w+)(?:\([^)\n]{0,200}\))? ?:?"
+    r" failed"
     r"(?: with)?(?: error)?(?P<why>[^,]*)"
 )
 # Programs that call verbs themselves: `Failed to modify QP to RTR, check gid: Invalid argument`.
@@ -118,7 +121,8 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     (r"gdrwrap\.", "", "gdrcopy"),
     ("", r"GDRCOPY (?:lib|failure)", "gdrcopy"),
     ("", r"NET/OFI Disabling shared memory failed", "ofi"),
-    ("", r"(?:NET/OFI|<warn>).*(?:regist|mr_reg|MR\b|endpoint).*Cannot allocate", "rdma_memory"),
+    ("", r"(?:NET/OFI|<warn>).*(?:regist|mr_reg|MR\b|endpoint|CQ|QP).*Cannot allocate",
+     "rdma_memory"),
     ("", r"\berror -12\b.*prov/efa", "rdma_memory"),
     ("", r"\bprov_errno\b", "ofi_failed"),
     ("", r"NET/OFI Unable to register memory \(type = 2\) .*Error: "
@@ -127,7 +131,9 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"requires at least libfabric|(?:[Nn]o |Couldn't find |Could not find ).*providers?)", "ofi"),
     ("", r"NET/OFI (?:\S+ initialization failed|Failed to initialize \w+ protocol)", "effect"),
     ("", r"::\w+:cq:.*<warn>.*\berr\b", "ofi_failed"),
-    ("", r":cxi:.*<warn>.*(?:[Ff]ail|[Ee]rror|[Uu]nable|[Cc]annot)", "ofi_failed"),
+    ("", r":cxi:.*<warn>.*(?:[Ff]ail|[Ee]rror|[Uu]nable|[Cc]annot|not recovered|[Ff]low control)",
+     "ofi_failed"),
+    ("", r"NET/OFI GDR disabled on GDR-supported", "ofi_gdr"),
     ("", r"NET/OFI.*(?:completed with error|into address vector|fi_\w+.*(?:failed|RC:)|"
      r"[Cc]ould(?:n't| not) |Failed (?:to|call)|Unable to |Error |[Ee]rror posting|"
      r"(?:initialization|Initializing .*|connect|domain \S+) failed|Caught exception|"
@@ -150,6 +156,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"(?:in|im)compatible (?:devices|with the local)|link_layer", "nics_mixed"),
     ("", r"NET/g?IB.*(?:async|event).*(?:work queue error|access violation)", "rdma_queue_event"),
     ("", r"local catastrophic error", "nic_fatal"),
+    ("", r"NET/g?IB.*async event ?: ?port error", "rdma_port"),
     ("", r"NET/g?IB.*(?:Got async|async fatal|non-fatal async|GID table changed|unknown event)",
      "rdma_event"),
     ("", r"^MNNVL \(cliqueSize", "imex"),
@@ -213,6 +220,8 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"mixed local|a different number of devices", "graph"),
     (r"(?:^|/)graph/(?!xml)", "", "graph"),
     ("", r"Driver version found is \d+\. Minimum", "driver_old"),
+    # A GPU that this container does not have: a peer's, or one of another number.
+    ("", r"nvmlDeviceGetHandleBy\w+.*(?:Invalid Argument|Not Found)", "device"),
     ("", r"nvml\w+\(.*failed|NVML failure '(?!Not Supp)|Failed to open libnvidia-ml", "no_gpu"),
     # What is left of the sources, by part of NCCL. Before "internal": what the program asks for.
     ("", r"cannot be captured in a graph|CUDA [Gg]raphs? (?:feature|support)", "capture"),
