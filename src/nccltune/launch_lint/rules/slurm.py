@@ -181,8 +181,8 @@ def task_gpus(view: View) -> Iterator[LaunchFinding]:
         return
     if program.gpus is None or not placement.nodes:
         return
-    bound = _option(view, "gpu_bind")
-    if bound is not None and bound.value.startswith("none"):
+    bound = _gpu_bind(view)
+    if bound is not None and bound[0].startswith("none"):
         return
     seen = _seen(view)
     if seen is None:
@@ -224,10 +224,24 @@ def _seen(view: View) -> tuple[int, Option] | None:
     per_task = _option(view, "gpus_per_task")
     if per_task is not None and (match := re.fullmatch(r"(?:\w+:)?([0-9]{1,9})", per_task.value)):
         return int(match[1]), per_task
-    bound = _option(view, "gpu_bind")
+    bound = _gpu_bind(view)
     if bound is not None and (
-        match := re.fullmatch(r"(?:verbose,)?(?:single|per_task):([0-9]{1,9})", bound.value)
+        match := re.fullmatch(r"(?:verbose,)?(?:single|per_task):([0-9]{1,9})", bound[0])
     ):
         # With `single:N`, N tasks share one GPU.
-        return (1 if "single" in bound.value else int(match[1])), bound
+        return (1 if "single" in bound[0] else int(match[1])), bound[1]
+    tres = _option(view, "tres_per_task")
+    if tres is not None and (
+        match := re.search(r"(?:^|,)gres[/:]gpu(?::[\w.-]+)?[:=]([0-9]{1,9})(?:,|$)", tres.value)
+    ):
+        return int(match[1]), tres
     return None
+
+
+def _gpu_bind(view: View) -> tuple[str, Option] | None:
+    """Return how --gpu-bind, or --tres-bind=gres/gpu: of Slurm 23.11, binds GPUs to tasks."""
+    if (option := _option(view, "gpu_bind")) is not None:
+        return option.value, option
+    tres = _option(view, "tres_bind")
+    match = re.search(r"gres/gpu:([\w:,]+)", tres.value) if tres is not None else None
+    return (match[1], tres) if match is not None and tres is not None else None
