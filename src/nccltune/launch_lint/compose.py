@@ -93,8 +93,8 @@ def settings_of(services: Services, site: LaunchContext) -> list[StatedSetting]:
 
 def _started(service: dict[Any, Any]) -> list[str]:
     """Return the words that a service starts: its own entrypoint or the image's, and command."""
-    own = _words(service.get("entrypoint"))
-    return [*(own or entrypoint_of(str(service.get("image")))), *_words(service.get("command"))]
+    own, command = _words(service.get("entrypoint")), _words(service.get("command"))
+    return [*(own or (entrypoint_of(str(service.get("image"))) if command else ())), *command]
 
 
 def _words(value: Any) -> list[str]:

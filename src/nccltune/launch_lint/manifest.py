@@ -295,7 +295,9 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
         site = site._replace(nodes=max(whole, default=0) or site.nodes)
     if document.get("kind") == "LeaderWorkerSet":
         size = at(spec, "leaderWorkerTemplate", "size")
-        site = site._replace(nodes=size if isinstance(size, int) and size > 0 else site.nodes)
+        if isinstance(size, int) and size > 0:
+            given = ("LWS_GROUP_SIZE", str(size))
+            site = site._replace(nodes=size, exported=(*site.exported, given))
     if is_volcano(document):
         values, files = volcano_variables(document)
         site = site._replace(

@@ -65,12 +65,16 @@ class PodSpec(NamedTuple):
 
 
 def command_of(container: dict[Any, Any]) -> list[str]:
-    """Return the command of a container, its own or the image's, with its arguments."""
+    """Return the command of a container, its own or the image's, with its arguments.
+
+    Without arguments an operator may write the command, as that of a RayCluster does.
+    """
     own, arguments = (
         [str(word) for word in listed] if isinstance(listed := container.get(key), list) else []
         for key in ("command", "args")
     )
-    return [*(own or entrypoint_of(str(container.get("image")))), *arguments]
+    own = own or (list(entrypoint_of(str(container.get("image")))) if arguments else [])
+    return [*own, *arguments]
 
 
 def is_gpu(resource: Any) -> bool:

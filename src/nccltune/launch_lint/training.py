@@ -226,7 +226,8 @@ def predict_server(command: LaunchCommand, flavor: Flavor, site: LaunchContext) 
     for name, value in given.items():
         number = whole_number(value)
         if number is None or number > MAX_PROCESSES:
-            return _unknown(f"{name.partition('_')[0]} parallel ranks", value)
+            what = "nodes" if name == "nodes" else f"{name.partition('_')[0]} parallel ranks"
+            return _unknown(what, value)
         sizes[name] = number
     # With DP attention, SGLang's data parallel ranks are its tensor parallel ranks.
     data = 1 if command.last("dp_attention") is not None else sizes.get("data", 1)

@@ -208,3 +208,53 @@ def test_variables_of_libfabric_and_vllm(
 def test_gpus_that_slurm_binds_by_tres(options: str, expected: list[str], tmp_path: Path) -> None:
     text = f"srun -N 1 -n 2 {options} all_reduce_perf -b 8 -e 8M -f 2 -g 1"
     assert found(checked(text, tmp_path), notes=True) == expected
+
+
+HEAD = "#SBATCH -N 2 --gres=gpu:8 --ntasks-per-node=1\nh=$(scontrol show hostnames | head -n1)\n"
+VLLM = "srun -N1 -n1 -w $n vllm serve m -tp 16 --nnodes 2 --master-addr $h --node-rank"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{HEAD}{VLLM} 1 --headless &\n{VLLM} 0", []),
+        (f"{HEAD}for i in 0 1; do {VLLM} $i & done; wait", []),
+        (f"{HEAD}{VLLM} 0", ["inner-nodes"]),
+        (f"{HEAD}srun vllm serve m -tp 8", []),
+    ],
+)
+def test_lines_for_the_nodes_of_a_job_of_slurm(
+    text: str, expected: list[str], tmp_path: Path
+) -> None:
+    assert found(checked(text, tmp_path)) == expected
+
+
+def test_commands_that_operators_write(tmp_path: Path) -> None:
+    """An operator of Ray writes the command of its containers; LWS sets the size of a group."""
+    ray = """
+        apiVersion: ray.io/v1
+        kind: RayCluster
+        spec:
+          headGroupSpec:
+            template:
+              spec:
+                containers:
+                - image: vllm/vllm-openai:v0.10.0
+                  env: [{name: NCCL_SOCKET_IFNAME, value: eth0}]
+        """
+    assert started(checked(ray, tmp_path, "a.yaml")) == []
+    group = """
+        apiVersion: leaderworkerset.x-k8s.io/v1
+        kind: LeaderWorkerSet
+        spec:
+          leaderWorkerTemplate:
+            size: 2
+            workerTemplate:
+              spec:
+                containers:
+                - image: i
+                  command: [python3, -m, sglang.launch_server, --tp, "16", --nnodes,
+                    $(LWS_GROUP_SIZE), --node-rank, $(LWS_WORKER_INDEX), --dist-init-addr,
+                    "$(LWS_LEADER_ADDRESS):20000"]
+        """
+    assert started(checked(group, tmp_path, "b.yaml")) == [TWO]

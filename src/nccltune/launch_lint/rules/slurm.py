@@ -18,7 +18,7 @@ from nccltune.launch_lint.finding import (
 )
 from nccltune.launch_lint.options import COMMON, SLURM
 from nccltune.launch_lint.read import nearest_option, script_of
-from nccltune.launch_lint.rules.shape import with_gpus
+from nccltune.launch_lint.rules.shape import BEHIND, with_gpus
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
@@ -95,7 +95,7 @@ def idle_nodes(view: View) -> Iterator[LaunchFinding]:
     have, started = whole_number(nodes.value), whole_number(total.value)
     is_job = view.program is not None or script_of(view.command.program) is not None
     waits = view.prediction.inner is not None and view.prediction.inner.nodes != 1
-    is_alone = view.site.spreads < 2 and _BEHIND.search(view.command.tail) is None
+    is_alone = view.site.spreads < 2 and BEHIND.search(view.command.tail) is None
     if have and started and started < have and is_job and is_alone and not waits:
         yield warning(
             "idle-nodes",
@@ -103,10 +103,6 @@ def idle_nodes(view: View) -> Iterator[LaunchFinding]:
             f" {have} ({nodes.text}) get{'s' * (have - started == 1)} none",
             f"write --ntasks-per-node=1 for one on each, or ask for {count(started, 'node')}",
         )
-
-
-_BEHIND = re.compile(r"(?<![>|&])&(?![>&])")
-"""The `&` that starts a command in the background."""
 
 
 def _assigns(part: str) -> bool:
