@@ -230,7 +230,7 @@ def test_lines_for_the_nodes_of_a_job_of_slurm(
 
 
 def test_commands_that_operators_write(tmp_path: Path) -> None:
-    """An operator of Ray writes the command of its containers; LWS sets the size of a group."""
+    """An operator of Ray writes the command of its containers; others set numbers of nodes."""
     ray = """
         apiVersion: ray.io/v1
         kind: RayCluster
@@ -258,3 +258,21 @@ def test_commands_that_operators_write(tmp_path: Path) -> None:
                     "$(LWS_LEADER_ADDRESS):20000"]
         """
     assert started(checked(group, tmp_path, "b.yaml")) == [TWO]
+    job = """
+        apiVersion: kubeflow.org/v1
+        kind: PyTorchJob
+        spec:
+          nprocPerNode: auto
+          pytorchReplicaSpecs:
+            Worker:
+              replicas: 2
+              template:
+                spec:
+                  containers:
+                  - name: pytorch
+                    command: [bash, -c, "torchrun --nnodes=$WORLD_SIZE --nproc-per-node=8 t.py"]
+        """
+    assert started(checked(job, tmp_path, "c.yaml")) == [TWO]
+    # Newer operators count processes where their number is given.
+    given = checked(job.replace("auto", '"8"'), tmp_path, "d.yaml")
+    assert started(given) == ["not known: the number of nodes is '$WORLD_SIZE'"]
