@@ -296,8 +296,8 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
     if document.get("kind") == "LeaderWorkerSet":
         size = at(spec, "leaderWorkerTemplate", "size")
         if isinstance(size, int) and size > 0:
-            given = ("LWS_GROUP_SIZE", str(size))
-            site = site._replace(nodes=size, exported=(*site.exported, given))
+            exported = (*site.exported, ("LWS_GROUP_SIZE", str(size)))
+            site = site._replace(nodes=size, exported=exported)
     if is_volcano(document):
         values, files = volcano_variables(document)
         site = site._replace(

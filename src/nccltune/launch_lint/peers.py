@@ -30,8 +30,8 @@ def judge_peers(checks: Sequence[LaunchCheck]) -> Iterator[LaunchFinding]:
             continue
         if whole_number(rank.value) is not None:
             # Of a server, the first word that is no option is the model.
-            rest = (o.name for o in command.options if not o.meaning and o.name[:1] != "-")
-            program = tuple(word.text for word in command.program) or next(rest, "")
+            rest = [o.name for o in command.options if not o.meaning and o.name[:1] != "-"]
+            program = tuple(word.text for word in command.program) or tuple(rest[:1])
             groups.setdefault((flavor, number, program), []).append(command)
     for (_, awaited, _), commands in groups.items():
         ranks = [command.last("node_rank") for command in commands]

@@ -236,6 +236,9 @@ def predict_server(command: LaunchCommand, flavor: Flavor, site: LaunchContext) 
         why = "Ray places them on the nodes of its cluster"
         return Prediction(None, (), unknown=why, processes=total)
     nodes = sizes.get("nodes", 1)
+    if command.last("data_rank") is not None:
+        why = f"each of {data} data parallel ranks is started by a command of its own"
+        return Prediction(None, (), unknown=why, processes=total)
     if (local := sizes.get("data_local")) is not None and nodes == 1:
         if not local or data % local:
             why = f"{local} of {data} data parallel ranks are on this node"

@@ -53,6 +53,8 @@ DOCKER = "docker run --gpus all --ipc=host"
         ("sglang serve --model-path m --tp 2 --dp 2", ONE),
         ("vllm serve m -tp 8 -pp 2 --distributed-executor-backend ray", RAY),
         ("ray start --head\nvllm serve m -tp 8 -pp 2 --distributed-executor-backend=ray", RAY),
+        ("vllm serve m -dp 2 -dpn 0", "2 processes, 1 GPU each = 2 ranks; on which nodes is not"),
+        ("vllm serve m -tp 8 -dp 2", "16 processes, 1 GPU each = 16 ranks; on which nodes is not"),
         ("vllm serve m -tp $TP", "not known: the number of tensor parallel ranks is '$TP'"),
         ("vllm serve m $VLLM_ARGS", "not known: the options in $VLLM_ARGS are not known here"),
     ],
