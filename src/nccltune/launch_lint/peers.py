@@ -29,9 +29,10 @@ def judge_peers(checks: Sequence[LaunchCheck]) -> Iterator[LaunchFinding]:
         if flavor not in TRAINERS or not number or number < 2 or rank is None:
             continue
         if whole_number(rank.value) is not None:
-            # Of a server, the first word that is no option is the model.
-            rest = [o.name for o in command.options if not o.meaning and o.name[:1] != "-"]
-            program = tuple(word.text for word in command.program) or tuple(rest[:1])
+            # Of a server, the model is an option or the first word.
+            model = command.last("model")
+            own = model.value if model is not None else command.options[0].words[0].text
+            program = tuple(word.text for word in command.program) or (own,)
             groups.setdefault((flavor, number, program), []).append(command)
     for (_, awaited, _), commands in groups.items():
         ranks = [command.last("node_rank") for command in commands]
