@@ -24,15 +24,15 @@ def node_gpus(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
         is_ray = any(option.value == "ray" for option in command.all("executor"))
         if not is_ray and not command.all("data_rank") and not command.all("data_local"):
             data = command.last("data")
-            each = found.processes // (whole_number(data.value) or 1 if data is not None else 1)
+            world = found.processes // (whole_number(data.value) or 1 if data is not None else 1)
             refused = "vLLM 0.11.1 and newer refuse to start, older ones look for a cluster of Ray"
             is_one = view.site.gpus is not None and (view.site.nodes or 1) == 1
             yield (warning if is_one else note)(
                 "server-nodes",
                 f"{count(found.processes, 'rank')} are more than the {have} GPUs of a node"
-                f" ({view.site.gpus_source})" + f": {refused}" * (each > have),
+                f" ({view.site.gpus_source})" + f": {refused}" * (world > have),
                 "add --distributed-executor-backend ray, or --nnodes, --node-rank and --master-addr"
-                if each > have
+                if world > have
                 else "add --data-parallel-size-local, and start the other ranks on other nodes",
             )
         return

@@ -9,7 +9,7 @@ from nccltune.launch.flavor import Launcher
 from nccltune.launch_lint.command import LaunchCommand, View
 from nccltune.launch_lint.finding import AppendOption, LaunchFinding, Replace, error, note, warning
 from nccltune.launch_lint.hosts import with_slurm_gpus
-from nccltune.launch_lint.options import ACCELERATE, DEEPSPEED, SERVERS, SLURM, TRAINERS
+from nccltune.launch_lint.options import ACCELERATE, DEEPSPEED, SERVERS, SLURM, TORCHRUN, TRAINERS
 from nccltune.launch_lint.rules.shape import BEHIND
 from nccltune.launch_lint.rules.torchrun import LOCAL_HOSTS, beyond_assumed, not_a_host, of_trainer
 from nccltune.launch_lint.training import configured, visible
@@ -144,7 +144,8 @@ def inner_rank(view: View) -> Iterator[LaunchFinding]:
                 "inner-rank",
                 f"{view.site.on_each} this line on each of {len(placement.nodes)} nodes, and each"
                 f" gets {text}",
-                "give each node its own rank, or add --rdzv-backend=c10d",
+                "give each node its own rank"
+                + ", or add --rdzv-backend=c10d" * (view.flavor == TORCHRUN),
             )
         return
     name = next((name for name in _OF_NODE if name in rank.value), None)
