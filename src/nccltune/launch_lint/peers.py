@@ -62,7 +62,9 @@ def judge_cluster(text: str) -> Iterator[LaunchFinding]:
             )
 
 
-_CLUSTER = re.compile(r"run_cluster\.sh\s+\S+\s+(\S+)\s+--worker\b[^\n]*\bVLLM_HOST_IP=(\S+)")
+_CLUSTER = re.compile(
+    r"run_cluster\.sh\s+\S+\s+(\S+)\s+--worker\b[^\n]{0,2000}?\bVLLM_HOST_IP=(\S+)"
+)
 
 
 def _meeting(commands: Sequence[LaunchCommand]) -> Iterator[LaunchFinding]:
