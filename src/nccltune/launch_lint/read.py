@@ -167,13 +167,16 @@ def joined(words: Sequence[Word]) -> tuple[Word, ...]:
     return tuple(result)
 
 
+_MOST_OPTIONS = 256
+"""Maximum number of words of `docker run` before its image."""
+
+
 def _is_entrypoint(words: Sequence[Word], at: int) -> bool:
     """Return whether the word at `at` is the image of `docker run` that starts what it is for."""
     if not entrypoint_of(words[at].text):
         return False
-    before = [word.text for word in words[:at]]
-    names = {PurePosixPath(text).name for text in before}
-    is_run = "run" in before and not names.isdisjoint(DOCKERS)
+    before = [word.text for word in words[max(0, at - _MOST_OPTIONS) : at]]
+    is_run = "run" in before and any(text.rpartition("/")[2] in DOCKERS for text in before)
     is_own = any(text.startswith("--entrypoint") for text in before)
     return is_run and not is_own
 
