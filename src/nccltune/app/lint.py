@@ -38,6 +38,7 @@ from nccltune.launch_lint.options import (
     TRAINERS,
 )
 from nccltune.launch_lint.pasted import unnumbered
+from nccltune.launch_lint.peers import judge_cluster, judge_peers
 from nccltune.launch_lint.read import starts_something
 from nccltune.launch_lint.source import FoundCommand
 from nccltune.launch_lint.stated import (
@@ -47,6 +48,7 @@ from nccltune.launch_lint.stated import (
     stated_settings,
 )
 from nccltune.launch_lint.tasks import task_of
+from nccltune.launch_lint.training import is_configuration
 from nccltune.launch_lint.words import quoted
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
@@ -174,6 +176,7 @@ def lint(request: LintRequest) -> Linted:
     linted = Linted([], None, [])
     site, flavors = _site(request), _flavors(request.launcher)
     topologies: list[Path] = []
+    refused: list[InputError] = []
     command = list(request.command)
     things = list(request.things)
     if not command and things and not _exists(Path(things[0])) and _is_command(things):
@@ -183,13 +186,21 @@ def lint(request: LintRequest) -> Linted:
         if not _exists(path):
             linted.launches.append(_lint_text(thing, site, flavors))
             continue
-        kind = request.kind or recognise(path)
-        if kind is LintKind.CONFIGURATION:
-            linted.configurations.append(_lint_configuration(path))
-        elif kind is LintKind.TOPOLOGY:
-            topologies += _xml_files(path)
-        else:
-            linted.launches.append(_lint_launch(_text_of(path), str(path), site, flavors))
+        try:
+            kind = request.kind or recognise(path)
+            if kind is LintKind.CONFIGURATION:
+                linted.configurations.append(_lint_configuration(path))
+            elif kind is LintKind.TOPOLOGY:
+                topologies += _xml_files(path)
+            else:
+                linted.launches.append(_lint_file(path, site, flavors))
+        except InputError as raised:
+            # One of several files need not be one that can be checked.
+            refused.append(raised)
+            skipped = note("not-checked", f"not checked: {raised.message}")
+            linted.launches.append(LintedLaunch(str(path), [], [skipped]))
+    if refused and len(refused) == len(things):
+        raise refused[0]
     if command:
         found = source.from_words(command, site)
         checks = check_all(found, flavors)
@@ -233,7 +244,7 @@ def recognise(path: Path) -> LintKind:
     if is_script:
         return LintKind.LAUNCH
     # Reading a text that only names a launcher raises the reason why no command was found.
-    if _NAMES_LAUNCH.search(text) or stated_settings(text):
+    if _NAMES_LAUNCH.search(text) or stated_settings(text) or is_configuration(text):
         return LintKind.LAUNCH
     if not plain and path.suffix in (".conf", ".csv"):
         return LintKind.CONFIGURATION
@@ -330,6 +341,16 @@ def _lint_text(text: str, site: LaunchContext, flavors: tuple[Flavor, ...]) -> L
     return _lint_launch(text, None, site, flavors)
 
 
+def _lint_file(path: Path, site: LaunchContext, flavors: tuple[Flavor, ...]) -> LintedLaunch:
+    """Check the launches of a file, or that of a configuration file of accelerate."""
+    if not is_configuration(text := _text_of(path)):
+        return _lint_launch(text, str(path), site, flavors)
+    words = ["accelerate", "launch", "--config_file", path.name, "SCRIPT"]
+    found = source.from_words(words, site._replace(folder=str(path.parent)))
+    checks = [one._replace(fixed=None) for one in check_all(found, flavors)]
+    return LintedLaunch(str(path), checks, [])
+
+
 def _lint_launch(
     text: str, name: str | None, site: LaunchContext, flavors: tuple[Flavor, ...]
 ) -> LintedLaunch:
@@ -358,8 +379,7 @@ def _lint_launch(
             found += source.from_text(rest, site)
     except InputError as raised:
         reasons.append(raised)
-    findings += [] if found else never_started(rest)
-    findings += unread_directives(rest)
+    findings += [*([] if found else never_started(rest)), *unread_directives(rest)]
     started = {one.site.service for one in found}
     findings += compose.judge_services([one for one in services if one[0] not in started], site)
     findings += lost_exports(rest) if found else []
@@ -373,6 +393,7 @@ def _lint_launch(
     checks: list[LaunchCheck] = []
     with contextlib.suppress(InputError) if is_output else contextlib.nullcontext():
         checks = check_all(found, flavors)
+    findings += [*judge_peers(checks), *judge_cluster(rest)]
     if is_output:
         findings += output.judge_output(rest)
     elif given := [

@@ -25,6 +25,8 @@ class Launcher(enum.Enum):
     PALS = "pals"
     HOROVOD = "horovodrun"
     AZUREML = "azureml"
+    VLLM = "vllm"
+    SGLANG = "sglang"
 
 
 STARTED = (Launcher.LOCAL, Launcher.OPENMPI, Launcher.HYDRA, Launcher.SLURM, Launcher.KUBERNETES)
@@ -35,6 +37,8 @@ _NAMES = {
     Launcher.FLUX: "Flux",
     Launcher.PALS: "Cray PALS",
     Launcher.AZUREML: "Azure ML",
+    Launcher.VLLM: "vLLM",
+    Launcher.SGLANG: "SGLang",
 }
 
 

@@ -23,7 +23,8 @@ hosts.py       the hosts of a command and their slots
 placed.py      predict the number of processes on each host
 scheduled.py   predict the processes of Flux, jsrun, aprun and Cray PALS
 stated.py      settings that a text states, with or without a command
-training.py    predict the processes of torchrun, deepspeed and accelerate
+training.py    predict the processes of torchrun, deepspeed, accelerate, vLLM and SGLang
+peers.py       compare the commands that a text shows for the nodes of one job
 makefile.py    recipes of make
 dockerfile.py  the command that a container of a Dockerfile starts
 nested.py      scripts and commands inside a command

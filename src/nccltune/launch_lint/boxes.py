@@ -22,6 +22,7 @@ VERBS = {
 """The subcommands that start a program in a container."""
 CLEAN = ("--cleanenv", "-e", "--containall", "-C")
 """Options of apptainer that keep the caller's variables out of the container."""
+_VLLM = re.compile(r"(?:[\w.-]+(?::\d+)?/)*vllm-openai(?:-rocm)?(?:[:@]\S+)?")
 _PASSES_ALL = ("--env-host", "--preserve-env", "-E")
 _NAME = re.compile(r"(?:-e|--env=)?(?:(?:APPTAINER|SINGULARITY)ENV_)?([A-Za-z_]\w*)(?:=.*|)", re.S)
 _END = r"(?=\s|,[a-z]+=|$)"
@@ -102,6 +103,15 @@ def boxes(words: Sequence[str]) -> Iterator[ContainerBox]:
         # What `docker compose run` starts has the GPUs and the memory of the service.
         if verb is not None and "compose" not in words[at + 1 : verb]:
             yield ContainerBox(name, words, verb)
+
+
+def entrypoint_of(image: str) -> tuple[str, ...]:
+    """Return what the containers of a published image start, or no word if that is not known.
+
+    >>> entrypoint_of("vllm/vllm-openai:v0.11.0")
+    ('vllm', 'serve')
+    """
+    return ("vllm", "serve") if _VLLM.fullmatch(image) else ()
 
 
 def env_files(words: Sequence[str]) -> list[str]:

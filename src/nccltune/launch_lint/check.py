@@ -367,7 +367,7 @@ _MISSING_OPTIONS = frozenset(
     listed("""
 root-refused default-binding env-not-exported export-drops mpi-type idle-gpus srun-cpus total-unsaid
 srun-per-node-unsaid torchrun-one-process torchrun-endpoint torchrun-node-rank accelerate-address
-accelerate-rank inner-alone no-program
+accelerate-rank inner-alone no-program server-address server-rank
 """)
 )
 _MISSING_ARGUMENTS = frozenset(

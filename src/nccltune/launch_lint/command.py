@@ -11,7 +11,10 @@ from nccltune.launch_lint.misplaced import Misplaced
 from nccltune.launch_lint.shell import ShellScope
 from nccltune.launch_lint.words import Word
 
-_ONE_GPU = (Launcher.TORCHRUN, Launcher.DEEPSPEED, Launcher.ACCELERATE)
+_ONE_GPU = (
+    *(Launcher.TORCHRUN, Launcher.DEEPSPEED, Launcher.ACCELERATE),
+    *(Launcher.VLLM, Launcher.SGLANG),
+)
 UNLISTED = "unlisted"
 """Meaning of a long option that no table has, but that a SPANK plugin may add to Slurm."""
 UNKNOWN_OPTIONS = "unknown_options"

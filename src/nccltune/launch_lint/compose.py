@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nccltune.formats.text.yaml_documents import load_documents
-from nccltune.launch_lint.boxes import SERVICE, variables_in
+from nccltune.launch_lint.boxes import SERVICE, entrypoint_of, variables_in
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.hosts import text_of
@@ -58,7 +58,7 @@ def from_services(services: Services, site: LaunchContext) -> list[FoundCommand]
         exported = (*site.exported, *_variables(service, site))
         around = tuple(_docker(service, dict(exported)))
         inner = site._replace(around=around, exported=exported, service=name)
-        words = [*_words(service.get("entrypoint")), *_words(service.get("command"))]
+        words = _started(service)
         found += from_words(words, inner, strict=False)
         lines += [Line(tuple(quoted(part) for word in words for part in word.split()), "")]
     if services and not found:
@@ -69,7 +69,7 @@ def from_services(services: Services, site: LaunchContext) -> list[FoundCommand]
 def judge_services(services: Services, site: LaunchContext) -> Iterator[LaunchFinding]:
     """Yield what services lack for NCCL that split a model over GPUs, whatever they start."""
     for name, service in services:
-        words = [*_words(service.get("entrypoint")), *_words(service.get("command"))]
+        words = _started(service)
         variables = dict(_variables(service, site))
         around = tuple(_docker(service, variables))
         split = _PARALLEL.search(" ".join(words)) is not None
@@ -89,6 +89,12 @@ def unseen_files(services: Services, site: LaunchContext) -> list[str]:
 def settings_of(services: Services, site: LaunchContext) -> list[StatedSetting]:
     """Return the variables of the services, as their programs get them."""
     return [StatedSetting(*pair) for _, service in services for pair in _variables(service, site)]
+
+
+def _started(service: dict[Any, Any]) -> list[str]:
+    """Return the words that a service starts: its own entrypoint or the image's, and command."""
+    own, command = _words(service.get("entrypoint")), _words(service.get("command"))
+    return [*(own or (entrypoint_of(str(service.get("image"))) if command else ())), *command]
 
 
 def _words(value: Any) -> list[str]:

@@ -295,7 +295,9 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
         site = site._replace(nodes=max(whole, default=0) or site.nodes)
     if document.get("kind") == "LeaderWorkerSet":
         size = at(spec, "leaderWorkerTemplate", "size")
-        site = site._replace(nodes=size if isinstance(size, int) and size > 0 else site.nodes)
+        if isinstance(size, int) and size > 0:
+            exported = (*site.exported, ("LWS_GROUP_SIZE", str(size)))
+            site = site._replace(nodes=size, exported=exported)
     if is_volcano(document):
         values, files = volcano_variables(document)
         site = site._replace(
@@ -315,6 +317,9 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
             "PET_NPROC_PER_NODE": str(each),
             "PET_NNODES": str(number) if elastic is None else f"{least}:{most}",
         }
+        if document.get("kind") == "PyTorchJob" and elastic is None and each == "auto":
+            # With a number of processes per node, newer operators count processes, not pods.
+            given["WORLD_SIZE"] = str(number)
         site = site._replace(exported=(*site.exported, *given.items()))
     gpus = [gpus_of(container) for container in _containers(document)]
     return site._replace(gpus=max(gpus), gpus_from="the container's limit") if any(gpus) else site

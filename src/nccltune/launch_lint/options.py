@@ -10,7 +10,8 @@ Sources: the help texts and sources of Open MPI 4.1.4 and 5.0.11, MPICH's hydra 
 to 26.05 (srun, sbatch), pyxis of 2026, Shifter, torchrun of PyTorch 2.9, flux-core of 2026, jsrun
 of IBM's Job Step Manager 10.4, aprun of Cray ALPS, mpiexec of Cray PALS, DeepSpeed 0.17, Accelerate
 1.10 and horovodrun of Horovod 0.28. `azureml` stands for the distribution of a job of Azure ML.
-Each option of hydra was tried with Intel MPI 2021.18.
+Each option of hydra was tried with Intel MPI 2021.18. vLLM (0.11) and SGLang (0.5) have those
+options alone that set processes and nodes.
 """
 
 import csv
@@ -59,6 +60,8 @@ APRUN = Flavor(Launcher.APRUN)
 PALS = Flavor(Launcher.PALS)
 HOROVOD = Flavor(Launcher.HOROVOD)
 AZUREML = Flavor(Launcher.AZUREML)
+VLLM = Flavor(Launcher.VLLM)
+SGLANG = Flavor(Launcher.SGLANG)
 LOCAL = Flavor(Launcher.LOCAL)
 
 COMMON: dict[Flavor, dict[str, Spec]] = {
@@ -72,8 +75,10 @@ COMMON: dict[Flavor, dict[str, Spec]] = {
 }
 """Options of the launchers that people mix up."""
 
-TRAINERS = (TORCHRUN, DEEPSPEED, ACCELERATE)
-"""Launchers that start the processes of PyTorch on each node, often below another launcher."""
+SERVERS = (VLLM, SGLANG)
+"""Servers of models that start a process for each GPU of a node."""
+TRAINERS = (TORCHRUN, DEEPSPEED, ACCELERATE, *SERVERS)
+"""What starts the processes of PyTorch on each node, often below another launcher."""
 ON_JOB = (FLUX, JSRUN, APRUN, PALS, AZUREML)
 """Launchers that get their nodes from a job of the site's scheduler."""
 ELSEWHERE = listed("""
@@ -83,7 +88,7 @@ prterun prte prun pbsdsh pbs_tmrsh blaunch qrsh jsrun aprun horovodrun flux
 """)
 """Programs that may start another one on other nodes."""
 
-_OTHERS = (DEEPSPEED, ACCELERATE, HOROVOD, *ON_JOB)
+_OTHERS = (DEEPSPEED, ACCELERATE, HOROVOD, *SERVERS, *ON_JOB)
 TABLES = COMMON | {one: _ROWS[one.launcher.value] for one in _OTHERS}
 """Options of each launcher."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from nccltune.launch.program import is_nccl_test, read_program
+from nccltune.launch_lint.boxes import entrypoint_of
 from nccltune.launch_lint.finding import LaunchFinding, error, note, warning
 from nccltune.launch_lint.read import is_launcher
 from nccltune.launch_lint.words import is_open, whole_number
@@ -64,12 +65,16 @@ class PodSpec(NamedTuple):
 
 
 def command_of(container: dict[Any, Any]) -> list[str]:
-    """Return the command of a container with its arguments, word by word."""
-    return [
-        str(word)
+    """Return the command of a container, its own or the image's, with its arguments.
+
+    Without arguments an operator may write the command, as that of a RayCluster does.
+    """
+    own, arguments = (
+        [str(word) for word in listed] if isinstance(listed := container.get(key), list) else []
         for key in ("command", "args")
-        for word in (container[key] if isinstance(container.get(key), list) else [])
-    ]
+    )
+    own = own or (list(entrypoint_of(str(container.get("image")))) if arguments else [])
+    return [*own, *arguments]
 
 
 def is_gpu(resource: Any) -> bool:

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.program import is_nccl_test, nearest_nccl_test
-from nccltune.launch_lint.boxes import PODS, VERBS
+from nccltune.launch_lint.boxes import DOCKERS, PODS, VERBS, entrypoint_of
 from nccltune.launch_lint.command import ELIDED, UNKNOWN_OPTIONS, UNLISTED, LaunchCommand, Option
 from nccltune.launch_lint.options import (
     ACCELERATE,
@@ -24,9 +24,12 @@ from nccltune.launch_lint.options import (
     OPENMPI_4,
     OPENMPI_5,
     PALS,
+    SERVERS,
+    SGLANG,
     SLURM,
     TABLES,
     TORCHRUN,
+    VLLM,
     Spec,
 )
 from nccltune.launch_lint.words import Line, Word, nearest
@@ -54,6 +57,8 @@ _BY_NAME: dict[str, tuple[Flavor, ...]] = {
     "aprun": (APRUN,),
     "horovodrun": (HOROVOD,),
     "azureml": (AZUREML,),
+    "vllm serve": (VLLM,),
+    "sglang serve": (SGLANG,),
 }
 _PYTHON = re.compile(r"python[\d.]*")
 _MODULES = {
@@ -62,6 +67,9 @@ _MODULES = {
     "deepspeed.launcher.runner": "deepspeed",
     "accelerate.commands.launch": "accelerate launch",
     "horovod.runner.launch": "horovodrun",
+    "vllm.entrypoints.openai.api_server": "vllm serve",
+    "vllm.entrypoints.api_server": "vllm serve",
+    "sglang.launch_server": "sglang serve",
 }
 _NO_LAUNCHERS = ("deepspeed.launcher.launch",)
 WRAPPERS = frozenset(
@@ -149,10 +157,28 @@ def joined(words: Sequence[Word]) -> tuple[Word, ...]:
                 length = 1
         elif joint in _BY_NAME:
             length = 2
+        elif _is_entrypoint(words, at):
+            result.append(Word(" ".join(entrypoint_of(texts[0])), words[at].raw))
+            at += 1
+            continue
         raw = " ".join(word.raw for word in words[at : at + length])
         result.append(Word(joint, raw) if length > 1 else words[at])
         at += length
     return tuple(result)
+
+
+_MOST_OPTIONS = 256
+"""Maximum number of words of `docker run` before its image."""
+
+
+def _is_entrypoint(words: Sequence[Word], at: int) -> bool:
+    """Return whether the word at `at` is the image of `docker run` that starts what it is for."""
+    if not entrypoint_of(words[at].text):
+        return False
+    before = [word.text for word in words[max(0, at - _MOST_OPTIONS) : at]]
+    is_run = "run" in before and any(text.rpartition("/")[2] in DOCKERS for text in before)
+    is_own = any(text.startswith("--entrypoint") for text in before)
+    return is_run and not is_own
 
 
 def module_meant(name: str) -> str:
@@ -346,7 +372,35 @@ def _faults(command: LaunchCommand, flavor: Flavor) -> int:
     )
 
 
+def _read_server(line: Line, at: int) -> LaunchCommand:
+    """Read the command of a server, whose options stand in any order with the model."""
+    (flavor,) = _BY_NAME[line.words[at].text]
+    table, words, options = TABLES[flavor], line.words, []
+    place = at + 1
+    while place < len(words):
+        text, end = words[place].text, place + 1
+        name, sign, value = text.lstrip("-").partition("=")
+        spec = table.get(name.replace("_", "-")) if text[:1] == "-" else None
+        meaning, values = "", [value]
+        if spec is not None:
+            end += 0 if sign else spec.words
+            meaning = spec.meaning
+            values = [value] if sign else [word.text for word in words[place + 1 : end]]
+        elif text in ELLIPSES:
+            meaning = ELIDED
+        elif _OPTIONS.match(text) or _ALL_WORDS.fullmatch(text):
+            meaning = UNKNOWN_OPTIONS
+        options.append(Option(words[place:end], name or text, tuple(values), meaning))
+        place = end
+    return LaunchCommand(words[:at], words[at], tuple(options), (), line.tail)
+
+
+_ALL_WORDS = re.compile(r"\$[@*]|\$\{\w+\[[@*]\]\}")
+
+
 def _read(line: Line, at: int, flavor: Flavor) -> LaunchCommand:
+    if flavor in SERVERS:
+        return _read_server(line, at)
     words, options = line.words, []
     place = at + 1
     end: tuple[Word, ...] = ()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from nccltune.launch_lint.command import LaunchCommand, LaunchContext, Prediction, View
 from nccltune.launch_lint.finding import LaunchFinding, note
 from nccltune.launch_lint.options import LOCAL
-from nccltune.launch_lint.rules import containers, network, settings, variables
+from nccltune.launch_lint.rules import containers, network, serving, settings, variables
 from nccltune.launch_lint.words import Word, split
 from nccltune.model.errors import InputError
 from nccltune.model.nccl_variables import PREFIX, is_foreign, nearest_variable
@@ -133,8 +133,15 @@ _ALONE = (
     variables.devices,
     variables.networks,
     network.plugin,
+    serving.host_ip,
 )
-_TOGETHER = (settings.contradictions, settings.sockets, variables.left_over, network.provider)
+_TOGETHER = (
+    settings.contradictions,
+    settings.sockets,
+    variables.left_over,
+    network.provider,
+    network.removed,
+)
 
 
 def _view(given: Sequence[StatedSetting]) -> View:

@@ -11,7 +11,7 @@ from nccltune.launch.placement import NodePlacement, Placement
 from nccltune.launch_lint.boxes import boxes
 from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext, Prediction
 from nccltune.launch_lint.hosts import MAX_NODES, MAX_PROCESSES, hostfile, text_of
-from nccltune.launch_lint.options import DEEPSPEED, ELSEWHERE
+from nccltune.launch_lint.options import DEEPSPEED, ELSEWHERE, SERVERS, VLLM
 from nccltune.launch_lint.words import is_open, quoted, whole_number
 from nccltune.model.scale import count
 
@@ -21,6 +21,8 @@ _NO_FILE = ("", "/dev/null")
 
 def predict_training(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> Prediction:
     """Return the prediction for a command of torchrun, deepspeed or accelerate."""
+    if flavor in SERVERS:
+        return on_first(predict_server(command, flavor, site), command, site)
     each = command.last("total") or command.last("per_node")
     if command.hidden is not None and (each is None or command.last("nodes") is None):
         return Prediction(None, (), unknown=command.hidden)
@@ -44,8 +46,9 @@ def on_first(found: Prediction, command: LaunchCommand, site: LaunchContext) -> 
     placement = found.placement
     if placement is None or not site.on_first or (site.nodes or 1) < 2 or reaches:
         return found
-    if command.last("hostfile") is not None:
-        return found
+    is_server = bool(command.all("tensor")) and site.spreads
+    if command.last("hostfile") is not None or is_server:
+        return found  # Other lines may start it on the other nodes.
     if len(placement.nodes) < 2:
         # Several chunks of PBS with fewer GPUs than the processes use may be one node.
         is_chunk = site.on_first == "PBS" and placement.most > (site.gpus or 0)
@@ -210,6 +213,48 @@ def _accelerate(command: LaunchCommand, site: LaunchContext) -> Prediction:
     return _even(nodes, total // nodes, assumed)
 
 
+def predict_server(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> Prediction:
+    """Return the prediction for vLLM or SGLang: the product of the sizes of its parallelisms.
+
+    Sources: vLLM 0.11 (vllm/config/parallel.py), SGLang 0.5 (server_args.py).
+    """
+    if command.hidden is not None:
+        return Prediction(None, (), unknown=command.hidden)
+    meanings = ("tensor", "pipeline", "data", "data_local", "nodes")
+    given = {name: o.value for name in meanings if (o := command.last(name)) is not None}
+    sizes: dict[str, int] = {}
+    for name, value in given.items():
+        number = whole_number(value)
+        if number is None or number > MAX_PROCESSES:
+            what = "nodes" if name == "nodes" else f"{name.partition('_')[0]} parallel ranks"
+            return _unknown(what, value)
+        sizes[name] = number
+    # With DP attention, SGLang's data parallel ranks are its tensor parallel ranks.
+    data = 1 if command.last("dp_attention") is not None else sizes.get("data", 1)
+    total = sizes.get("tensor", 1) * sizes.get("pipeline", 1) * data
+    if any(option.value == "ray" for option in command.all("executor")):
+        why = "Ray places them on the nodes of its cluster"
+        return Prediction(None, (), unknown=why, processes=total)
+    nodes = sizes.get("nodes", 1)
+    if command.last("data_rank") is not None:
+        why = f"each of {data} data parallel ranks is started by a command of its own"
+        return Prediction(None, (), unknown=why, processes=total)
+    if (local := sizes.get("data_local")) is not None and nodes == 1:
+        if not local or data % local:
+            why = f"{local} of {data} data parallel ranks are on this node"
+            return Prediction(None, (), unknown=why, processes=total)
+        nodes = data // local
+    if not nodes or not total or total % nodes:
+        whose = f"{count(total, 'rank')} cannot be divided among {count(nodes, 'node')}"
+        return Prediction(None, (), fails=whose)
+    is_vllm = flavor == VLLM
+    if is_vllm and nodes == 1 and total > site.gpus_per_node:
+        why = f"a node has {site.gpus_per_node} GPUs ({site.gpus_source}), and neither --nnodes nor"
+        why += " --distributed-executor-backend ray is given"
+        return Prediction(None, (), unknown=why, processes=total)
+    return _even(nodes, total // nodes)
+
+
 def configured(command: LaunchCommand, site: LaunchContext) -> dict[str, str]:
     """Return the values of accelerate's options and configuration file, by their meaning.
 
@@ -232,6 +277,12 @@ def configured(command: LaunchCommand, site: LaunchContext) -> dict[str, str]:
         if (option := command.last(meaning)) is not None:
             found[meaning] = option.value
     return found
+
+
+def is_configuration(text: str) -> bool:
+    """Return whether a text is a configuration file of accelerate."""
+    keys = set(re.findall(r"^([a-z_]+):", text, re.M))
+    return {"num_machines", "num_processes", "distributed_type"} <= keys
 
 
 _KEYS = {

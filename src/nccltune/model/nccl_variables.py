@@ -126,7 +126,7 @@ def is_foreign(name: str) -> bool:
 def nearest_variable(name: str) -> str | None:
     """Return the variable that a misspelt name means, or None if no variable is similar.
 
-    The name may have wrong letters, words in another order, or a missing word.
+    The name may have wrong letters, words in another order, a missing word, or no end.
 
     >>> nearest_variable("NCCL_IFNAME_SOCKET")
     'NCCL_SOCKET_IFNAME'
@@ -150,6 +150,9 @@ def nearest_variable(name: str) -> str | None:
     ]
     if more:
         return more[0] if len(more) == 1 else _SHORTENED.get(rest)
+    begun = [full for word, full in known.items() if word.startswith(f"{rest}_")]
+    if "_" in rest and len(begun) == 1:
+        return begun[0]
     close = difflib.get_close_matches(PREFIX + rest, known.values(), n=1, cutoff=_CLOSE)
     return close[0] if close else _SHORTENED.get(rest)
 

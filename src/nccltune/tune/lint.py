@@ -283,8 +283,10 @@ def _shadowed_and_overlapping(rules: Sequence[NumberedRule]) -> Iterator[LintIss
             )
         elif crossing:
             first = min(crossing, key=lambda claim: claim.line)
+            # Ranges that share their boundary alone leave no doubt about what is meant.
+            is_boundary = all(claim.low == claim.high for claim in crossing)
             yield LintIssue(
-                Severity.WARNING,
+                Severity.NOTE if is_boundary else Severity.WARNING,
                 "overlap",
                 line,
                 f"overlaps line {first.line} from {format_bytes(first.low)} to "

@@ -143,6 +143,7 @@ WRONG = [
     (f"{TWO} -x NCCL_P2P_LEVEL=nvl {G1}", "variable-value"),
     (f"{TWO} -x NCCL_IB_TIMEOUT=60 {G1}", "variable-value"),
     (f"{TWO} -x NCCL_NET=tcp {G1}", "variable-value"),
+    (f"{TWO} -x NCCL_NET=none {G1}", "variable-value"),
     (f"{TWO} -x NCCL_IB_DISABLE=true -x NCCL_SOCKET_IFNAME=eth0 {G1}", "setting-not-a-number"),
     (f"{TWO} -x NCCL_BUFFSIZE=8M {G1}", "setting-not-a-number"),
     (f"{TWO} -x NCCL_MAX_NCHANNELS=many {G1}", "setting-not-a-number"),

@@ -175,7 +175,7 @@ def test_a_fault_of_the_command_is_said_once() -> None:
 def test_a_container_whose_program_starts_nothing_is_checked(
     options: str, expected: list[str]
 ) -> None:
-    text = f"docker run {options} -e NCCL_IB_HCA=mlx5 vllm/vllm-openai --model m"
+    text = f"docker run {options} -e NCCL_IB_HCA=mlx5 registry/server --model m"
     (launch,) = lint(LintRequest([text])).launches
     found = [one.id for one in launch.findings if one.id.startswith("container-")]
     assert found == expected

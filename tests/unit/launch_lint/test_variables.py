@@ -341,9 +341,12 @@ def test_notes_on_what_a_test_measures(command: str, expected: list[str]) -> Non
         ("NCCLTUNE_SENDRECV_POLCY", "NCCLTUNE_SENDRECV_POLICY"),
         ("NCCLTUNE_RECORD_NEXT", None),
         ("NCCLTUNE_SOMETHING_ELSE", None),
+        ("NCCL_IB_QPS", "NCCL_IB_QPS_PER_CONNECTION"),
+        ("NCCL_IB_SPLIT", "NCCL_IB_SPLIT_DATA_ON_QPS"),
+        ("NCCL_IB", None),  # Several variables begin so.
     ],
 )
-def test_names_of_nccltunes_own_variables(name: str, right: str | None) -> None:
+def test_names_that_are_misspelt_or_cut(name: str, right: str | None) -> None:
     assert nearest_variable(name) == right
 
 

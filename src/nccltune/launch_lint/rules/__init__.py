@@ -7,6 +7,7 @@ containers.py   containers and sudo: GPUs, shared memory, variables that do not 
 misplaced.py    options on the wrong side of the program
 arguments.py    arguments of nccl-tests that it refuses, ignores or misreads
 torchrun.py     torchrun: processes, GPUs, rendezvous
+serving.py      vLLM and SGLang: GPUs, and how nodes find each other
 training.py     deepspeed, accelerate, and launchers of PyTorch below another launcher
 slurm.py        Slurm: unused GPUs, environment that is not exported
 placement.py    too few or too many processes, wrong nodes, missing GPUs or cores
@@ -27,6 +28,7 @@ from nccltune.launch_lint.rules import (
     network,
     options,
     placement,
+    serving,
     settings,
     sizes,
     slurm,
@@ -37,7 +39,7 @@ from nccltune.launch_lint.rules import (
 from nccltune.launch_lint.rules.shape import rules_of
 
 _MODULES = (
-    *(options, launchers, containers, misplaced, arguments, torchrun, training),
+    *(options, launchers, containers, misplaced, arguments, torchrun, training, serving),
     *(slurm, placement, variables, environment, settings, network, sizes),
 )
 RULES = tuple(rule for module in _MODULES for rule in rules_of(module))

@@ -31,6 +31,11 @@ _OVER_TCP = ("tcp", "sockets", "udp")
 _NOT_NEEDED = ("FI_EFA_FORK_SAFE", "FI_EFA_USE_DEVICE_RDMA", "FI_EFA_ENABLE_SHM_TRANSFER")
 
 
+_ENDS = ("FI_EFA_MTU_SIZE", "FI_EFA_TX_IOV_LIMIT", "FI_EFA_RX_IOV_LIMIT")
+"""Variables that libfabric does not accept any more (`prov/efa/src/efa_env.c` of 2.x)."""
+_OLD = "FI_OFI_RXR_"
+
+
 def provider(view: View) -> Iterator[LaunchFinding]:
     """Find a provider of libfabric that is plain TCP, alone or beside settings of EFA."""
     given = {v.name: v for v in view.variables if v.value is not None}
@@ -74,6 +79,23 @@ def efa(view: View) -> Iterator[LaunchFinding]:
             "RDMAV_FORK_SAFE is not for EFA: aws-ofi-nccl sets what it needs, and with new kernels"
             " this can break",
         )
+
+
+def removed(view: View) -> Iterator[LaunchFinding]:
+    """Find variables of EFA that newer releases of libfabric ignore, or end the process for."""
+    for variable in view.variables:
+        name, value = variable.name, variable.value or ""
+        if name in _ENDS or (name == "FI_EFA_TX_MIN_CREDITS" and value == "0"):
+            yield error(
+                "efa-refused",
+                f"{name}{'=0' * (name not in _ENDS)}: libfabric 2 ends the process",
+                "leave it out",
+                edits_of(variable, None),
+            )
+    if old := [variable.name for variable in view.variables if variable.name.startswith(_OLD)]:
+        kept = [f"FI_EFA_{name.removeprefix(_OLD)}" for name in old if "RX_COPY_" in name]
+        said = f"{', '.join(old)}: without effect, newer releases of libfabric have no {_OLD}*"
+        yield note("efa-not-needed", said + f" ({' and '.join(kept)} there)" * bool(kept))
 
 
 def plugin(view: View) -> Iterator[LaunchFinding]:

@@ -23,6 +23,7 @@ from nccltune.launch_lint.options import (
     DEPRECATED_5,
     OPENMPI_4,
     OPENMPI_5,
+    SERVERS,
     TABLES,
     TRAINERS,
 )
@@ -225,6 +226,8 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
     if any(is_nccl_test(value) for o in view.command.options for value in o.values):
         return
     command = view.command
+    if view.flavor in SERVERS:
+        return  # It is the program itself.
     before = (*command.lead, *command.launchers, *(w for o in command.options for w in o.words))
     if not command.program and command.lead and not is_command(before):
         return  # Prose that names a launcher.

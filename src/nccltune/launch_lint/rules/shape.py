@@ -3,6 +3,7 @@
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from types import ModuleType
 
@@ -10,6 +11,8 @@ from nccltune.launch.program import Program
 from nccltune.launch_lint.command import View
 from nccltune.launch_lint.finding import Edit, LaunchFinding, SetArgument, warning
 
+BEHIND = re.compile(r"(?<![>|&])&(?![>&])")
+"""The `&` that starts a command in the background."""
 Rule = Callable[[View], Iterator[LaunchFinding]]
 """Function that yields the findings for a command as one launcher reads the command."""
 

@@ -18,7 +18,7 @@ from nccltune.launch_lint.finding import (
 )
 from nccltune.launch_lint.options import COMMON, SLURM
 from nccltune.launch_lint.read import nearest_option, script_of
-from nccltune.launch_lint.rules.shape import with_gpus
+from nccltune.launch_lint.rules.shape import BEHIND, with_gpus
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
@@ -95,7 +95,7 @@ def idle_nodes(view: View) -> Iterator[LaunchFinding]:
     have, started = whole_number(nodes.value), whole_number(total.value)
     is_job = view.program is not None or script_of(view.command.program) is not None
     waits = view.prediction.inner is not None and view.prediction.inner.nodes != 1
-    is_alone = view.site.spreads < 2 and _BEHIND.search(view.command.tail) is None
+    is_alone = view.site.spreads < 2 and BEHIND.search(view.command.tail) is None
     if have and started and started < have and is_job and is_alone and not waits:
         yield warning(
             "idle-nodes",
@@ -103,10 +103,6 @@ def idle_nodes(view: View) -> Iterator[LaunchFinding]:
             f" {have} ({nodes.text}) get{'s' * (have - started == 1)} none",
             f"write --ntasks-per-node=1 for one on each, or ask for {count(started, 'node')}",
         )
-
-
-_BEHIND = re.compile(r"(?<![>|&])&(?![>&])")
-"""The `&` that starts a command in the background."""
 
 
 def _assigns(part: str) -> bool:
@@ -181,8 +177,8 @@ def task_gpus(view: View) -> Iterator[LaunchFinding]:
         return
     if program.gpus is None or not placement.nodes:
         return
-    bound = _option(view, "gpu_bind")
-    if bound is not None and bound.value.startswith("none"):
+    bound = _gpu_bind(view)
+    if bound is not None and bound[0].startswith("none"):
         return
     seen = _seen(view)
     if seen is None:
@@ -224,10 +220,24 @@ def _seen(view: View) -> tuple[int, Option] | None:
     per_task = _option(view, "gpus_per_task")
     if per_task is not None and (match := re.fullmatch(r"(?:\w+:)?([0-9]{1,9})", per_task.value)):
         return int(match[1]), per_task
-    bound = _option(view, "gpu_bind")
+    bound = _gpu_bind(view)
     if bound is not None and (
-        match := re.fullmatch(r"(?:verbose,)?(?:single|per_task):([0-9]{1,9})", bound.value)
+        match := re.fullmatch(r"(?:verbose,)?(?:single|per_task):([0-9]{1,9})", bound[0])
     ):
         # With `single:N`, N tasks share one GPU.
-        return (1 if "single" in bound.value else int(match[1])), bound
+        return (1 if "single" in bound[0] else int(match[1])), bound[1]
+    tres = _option(view, "tres_per_task")
+    if tres is not None and (
+        match := re.search(r"(?:^|,)gres[/:]gpu(?::[\w.-]+)?[:=]([0-9]{1,9})(?:,|$)", tres.value)
+    ):
+        return int(match[1]), tres
     return None
+
+
+def _gpu_bind(view: View) -> tuple[str, Option] | None:
+    """Return how --gpu-bind, or --tres-bind=gres/gpu: of Slurm 23.11, binds GPUs to tasks."""
+    if (option := _option(view, "gpu_bind")) is not None:
+        return option.value, option
+    tres = _option(view, "tres_bind")
+    match = re.search(r"gres/gpu:([\w:,]+)", tres.value) if tres is not None else None
+    return (match[1], tres) if match is not None and tres is not None else None

@@ -9,7 +9,8 @@ from nccltune.launch.flavor import Launcher
 from nccltune.launch_lint.command import LaunchCommand, View
 from nccltune.launch_lint.finding import AppendOption, LaunchFinding, Replace, error, note, warning
 from nccltune.launch_lint.hosts import with_slurm_gpus
-from nccltune.launch_lint.options import ACCELERATE, DEEPSPEED, SLURM, TRAINERS
+from nccltune.launch_lint.options import ACCELERATE, DEEPSPEED, SERVERS, SLURM, TORCHRUN, TRAINERS
+from nccltune.launch_lint.rules.shape import BEHIND
 from nccltune.launch_lint.rules.torchrun import LOCAL_HOSTS, beyond_assumed, not_a_host, of_trainer
 from nccltune.launch_lint.training import configured, visible
 from nccltune.launch_lint.words import is_open, whole_number
@@ -40,6 +41,9 @@ def inner_nodes(view: View) -> Iterator[LaunchFinding]:
         return
     if view.prediction.assumed is not None and "assumed" in view.prediction.assumed:
         return
+    others = view.site.spreads > 1 or BEHIND.search(view.command.tail) is not None
+    if inner.nodes > started and others:
+        return  # Other lines, or rounds of a loop, may start it on the other nodes.
     if inner.nodes > started:
         yield error(
             "inner-nodes",
@@ -48,7 +52,8 @@ def inner_nodes(view: View) -> Iterator[LaunchFinding]:
             f"give {outer} {count(inner.nodes, 'node')}, or {inner.name} {started}",
         )
     elif inner.nodes == 1 and len(placement.nodes) == started:
-        yield warning(
+        # Servers may be meant to be alone.
+        yield (note if inner.flavor in SERVERS else warning)(
             "inner-alone",
             f"{outer} starts {inner.name} on {count(started, 'node')}, and none is given the number"
             " of nodes: each is a job of its own",
@@ -139,7 +144,8 @@ def inner_rank(view: View) -> Iterator[LaunchFinding]:
                 "inner-rank",
                 f"{view.site.on_each} this line on each of {len(placement.nodes)} nodes, and each"
                 f" gets {text}",
-                "give each node its own rank, or add --rdzv-backend=c10d",
+                "give each node its own rank"
+                + ", or add --rdzv-backend=c10d" * (view.flavor == TORCHRUN),
             )
         return
     name = next((name for name in _OF_NODE if name in rank.value), None)

@@ -416,7 +416,15 @@ def networks(view: View) -> Iterator[LaunchFinding]:
         **dict.fromkeys(("infiniband", "verbs", "roce", "rdma", "ibverbs", "ib_verbs"), "IB"),
     }
     for variable in view.variables:
-        right = meant.get((variable.value or "").lower())
+        value = (variable.value or "").lower()
+        if variable.name == "NCCL_NET" and value == "none":
+            yield error(
+                "variable-value",
+                f"NCCL_NET={variable.value}: NCCL looks for a network of this name, and does not"
+                " start",
+                "write NCCL_NET_PLUGIN=none for no plugin, NCCL_NET=Socket for no InfiniBand",
+            )
+        right = meant.get(value)
         if variable.name != "NCCL_NET" or right is None:
             continue
         yield error(

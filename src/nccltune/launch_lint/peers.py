@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compare the commands that a text shows for the nodes of one job."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from nccltune.launch_lint.check import LaunchCheck
+from nccltune.launch_lint.command import LaunchCommand
+from nccltune.launch_lint.finding import LaunchFinding, error
+from nccltune.launch_lint.options import TRAINERS
+from nccltune.launch_lint.words import is_open, whole_number
+from nccltune.model.scale import count
+
+_ADDRESS = re.compile(r"\d+(?:\.\d+){3}")
+_LOCAL = ("localhost", "127.0.0.1", "::1", "0.0.0.0")  # noqa: S104 - compared, not bound
+
+
+def judge_peers(checks: Sequence[LaunchCheck]) -> Iterator[LaunchFinding]:
+    """Yield what keeps commands for all nodes of a job from being one job.
+
+    Commands are of one job if a text has as many of them as the job has nodes, and they start the
+    same program with the same number of nodes, each with a rank.
+    """
+    groups: dict[tuple[object, ...], list[LaunchCommand]] = {}
+    for checked in checks:
+        command, (flavor, *_) = checked.command, checked.flavors
+        nodes, rank = command.last("nodes"), command.last("node_rank")
+        number = whole_number(nodes.value) if nodes is not None else None
+        if flavor not in TRAINERS or not number or number < 2 or rank is None:
+            continue
+        if whole_number(rank.value) is not None:
+            # Of a server, the model is an option or the first word.
+            model = command.last("model")
+            own = model.value if model is not None else command.options[0].words[0].text
+            program = tuple(word.text for word in command.program) or (own,)
+            groups.setdefault((flavor, number, program), []).append(command)
+    for (_, awaited, _), commands in groups.items():
+        ranks = [command.last("node_rank") for command in commands]
+        if len(commands) != awaited:
+            continue
+        values = [whole_number(rank.value) for rank in ranks if rank is not None]
+        first = ranks[0]
+        alike = len({_without_ends(command) for command in commands}) == 1
+        if len(set(values)) == 1 and alike and first is not None:
+            yield error(
+                "peers-rank",
+                f"the commands for {count(len(commands), 'node')} all have {first.text}",
+                f"number the nodes: 0 to {len(commands) - 1}",
+            )
+        elif len(set(values)) == len(commands):
+            yield from _meeting(commands)
+
+
+def judge_cluster(text: str) -> Iterator[LaunchFinding]:
+    """Yield workers of vLLM's `run_cluster.sh IMAGE HEAD --worker` with the address of the head."""
+    for match in _CLUSTER.finditer(text.replace("\\\n", " ")):
+        if match[2] == match[1] and not is_open(match[1]):
+            yield error(
+                "peers-host-ip",
+                f"the worker has VLLM_HOST_IP={match[2]}, the address of the head",
+                "give each node its own address",
+            )
+
+
+_CLUSTER = re.compile(
+    r"run_cluster\.sh\s+\S+\s+(\S+)\s+--worker\b[^\n]{0,2000}?\bVLLM_HOST_IP=(\S+)"
+)
+
+
+def _meeting(commands: Sequence[LaunchCommand]) -> Iterator[LaunchFinding]:
+    """Yield what differs in the addresses and ports at which nodes wait, and in their sizes."""
+    ends = [_end(command) for command in commands]
+    hosts = {_comparable(host) for host, _ in ends if host and host not in _LOCAL}
+    ports = {port for _, port in ends if port}
+    numbered = all(_ADDRESS.fullmatch(host) for host in hosts)
+    named = not any(_ADDRESS.fullmatch(host) for host in hosts)
+    if (len(hosts) > 1 and (numbered or named)) or len(ports) > 1:
+        shown = " and ".join(dict.fromkeys(f"{host}:{port}".strip(":") for host, port in ends))
+        yield error(
+            "peers-address",
+            f"the nodes wait for each other at {shown}",
+            "give all of them the address of node 0, with one port",
+        )
+    for meaning in ("tensor", "pipeline"):
+        sizes = [o.value if (o := one.last(meaning)) is not None else "1" for one in commands]
+        if len(set(sizes)) > 1 and not any(map(is_open, sizes)):
+            shown = " and ".join(dict.fromkeys(sizes))
+            yield error("peers-sizes", f"the nodes have {meaning} parallel sizes of {shown}")
+
+
+def _without_ends(command: LaunchCommand) -> tuple[str, ...]:
+    """Return the options of a command without addresses and ports."""
+    ends = ("master_addr", "master_port", "rdzv_endpoint")
+    return tuple(option.text for option in command.options if option.meaning not in ends)
+
+
+def _end(command: LaunchCommand) -> tuple[str, str]:
+    """Return the host and the port at which a command's nodes meet, "" for one that is unknown."""
+    option = command.last("rdzv_endpoint") or command.last("master_addr")
+    port = command.last("master_port")
+    host, _, own = option.value.partition(":") if option is not None else ("", "", "")
+    own = own or (port.value if port is not None else "")
+    return "" if is_open(host) else host, own if own.isdigit() else ""
+
+
+def _comparable(host: str) -> str:
+    return host if _ADDRESS.fullmatch(host) else host.partition(".")[0]
