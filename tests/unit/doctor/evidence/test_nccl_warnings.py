@@ -191,7 +191,10 @@ SHAPES = (
      "Cannot assign requested address"),
     ("no_verbs", "misc/ibvwrap.cc:63 Failed to open libibverbs.so[.1]"),
     ("foreign", "misc/socket.cc:530 socketFinalizeAccept: wrong magic a2f3 != 564ab9f2fc4b9d6c"),
-    ("foreign", "misc/socket.cc:441 socketFinalizeAccept from h2<41>: wrong type 4 != 3"),
+    ("foreign", "misc/socket.cc:441 socketFinalizeAccept from h2<41>: wrong type 1 != 2"),
+    ("networks_differ", "misc/socket.cc:441 socketFinalizeAccept from h2<41>: wrong type 4 != 3"),
+    ("ofi_tuner", "NET/OFI The tuner plugin can not be loaded when explicitly choosing an "
+     "algorithm or protocol with NCCL_ALGO/NCCL_PROTO"),
     ("peer_import", "transport/p2p.cc:238 failed to open CUDA IPC handle : 217 peer access is not "
      "supported between these two devices"),
     ("container_address", "misc/socket.cc:480 socketStartConnect: Connect to 172.17.0.2<38847> "
