@@ -253,6 +253,14 @@ def interfaces(view: View) -> Iterator[LaunchFinding]:
             yield found
             continue
         if value.startswith("^"):
+            if nodes_of(view) != 1 and "lo" not in value.lstrip("^=").split(","):
+                yield warning(
+                    "interface",
+                    f"{variable.name}={value}: such a list takes the place of NCCL's own, which"
+                    " leaves out lo, too: NCCL may take the loopback, which reaches no other node",
+                    f"write {variable.name}={value},lo, or name the interface",
+                    edits_of(variable, variable.name, f"{value},lo"),
+                )
             continue
         if re.search(r"[\s;]|:\D", value) and not _ADDRESS.fullmatch(value):
             parts = re.split(r"[\s;:,]+", value.removeprefix("="))
