@@ -112,6 +112,8 @@ def analyze_path(
             of = _runs_of(opened.study) if len(given.studies) > 1 else ""
             parts.append(analyzed._replace(unsaved=unsaved, measure=measure, of=of))
         compared = None
+        scales = {item.condition.scale for part in parts for item in part.analysis.conditions}
+        is_series = len(parts) == 1 and len({scale.nodes for scale in scales}) > 2
         if len(parts) > 1:
             # What is doubtful in a file is known of the file, and not of which of its runs.
             beside_nccl = any(map(_NCCL.search, (part.of for part in parts)))
@@ -122,11 +124,14 @@ def analyze_path(
                 )
                 for part in parts
             ]
+        if len(parts) > 1 or (is_series and given.imported is not None):
             with contextlib.suppress(InputError):
                 compared = compare_paths(
                     [path], assumed_noise=assumed_noise, copies=given.copies, **stated._asdict()
                 )
     if isinstance(compared, ReferenceCompared):
+        compared = None
+    if is_series and not (isinstance(compared, FleetCompared) and compared.scaling):
         compared = None
     return AnalyzedInput(parts, given.imported, compared)
 
