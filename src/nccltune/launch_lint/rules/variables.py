@@ -253,7 +253,7 @@ def interfaces(view: View) -> Iterator[LaunchFinding]:
             yield found
             continue
         if value.startswith("^"):
-            if nodes_of(view) != 1 and "lo" not in value.lstrip("^=").split(","):
+            if nodes_of(view) > 1 and "lo" not in value.lstrip("^=").split(","):
                 yield warning(
                     "interface",
                     f"{variable.name}={value}: such a list takes the place of NCCL's own, which"
