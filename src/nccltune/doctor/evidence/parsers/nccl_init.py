@@ -20,7 +20,7 @@ _INIT = re.compile(
     r" ?- Init (?P<what>START|COMPLETE)"
 )
 # The start returned an error: it does not hang.
-_RETURNED = re.compile(r"\binit\.cc:\d{1,6} -> [1-6]\b")
+_RETURNED = re.compile(r"\.cc:\d{1,6} -> [1-6]\b")
 _REFUSED = re.compile(r"invalid usage|ncclInvalidUsage", re.IGNORECASE)
 _TIMES = re.compile(
     r"rank \d{1,9} nranks (?P<ranks>\d{1,9}) total (?P<total>\d{1,9}\.\d{1,6}) "
@@ -134,9 +134,7 @@ def _unfinished(text: str) -> list[LogInit]:
 
 def _returned(text: str) -> set[tuple[str, str]]:
     """Return host and process of each start that returned an error."""
-    writers = (
-        find_log_line(line) for _, line in _lines(text, "init.cc:") if _RETURNED.search(line)
-    )
+    writers = (find_log_line(line) for _, line in _lines(text, ".cc:") if _RETURNED.search(line))
     return {(writer["host"], writer["pid"]) for writer in writers if writer is not None}
 
 
