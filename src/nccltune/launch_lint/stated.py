@@ -134,7 +134,13 @@ _ALONE = (
     variables.networks,
     network.plugin,
 )
-_TOGETHER = (settings.contradictions, settings.sockets, variables.left_over, network.provider)
+_TOGETHER = (
+    settings.contradictions,
+    settings.sockets,
+    variables.gids,
+    variables.left_over,
+    network.provider,
+)
 
 
 def _view(given: Sequence[StatedSetting]) -> View:

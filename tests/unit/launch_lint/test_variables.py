@@ -382,3 +382,15 @@ def test_where_the_number_of_gpus_is_from(given: int | None, gpus: int | None, s
     (found,) = from_text("torchrun --nproc-per-node=16 t.py", LaunchContext())
     site = found.site._replace(gpus=gpus, given_gpus=given)
     assert said in check(found.line, site).findings[0].finding.message
+
+
+@pytest.mark.parametrize(
+    ("hca", "index", "expected"),
+    [("rocep1s0f1", 0, True), ("=roceP2p1s0f0,rocep1s0f0", 0, True), ("rocep1s0f1", 3, False),
+     ("mlx5_0", 0, False)],
+)  # fmt: skip
+def test_the_first_gid_of_roce(hca: str, index: int, expected: bool) -> None:
+    found = _checked(
+        f"mpirun -n 2 -H a,b -x NCCL_IB_HCA={hca} -x NCCL_IB_GID_INDEX={index} all_reduce_perf"
+    )
+    assert ("gid-index" in {one.finding.id for one in found.findings}) is expected

@@ -417,6 +417,21 @@ def devices(view: View) -> Iterator[LaunchFinding]:
             )
 
 
+def gids(view: View) -> Iterator[LaunchFinding]:
+    """Find the first GID for ports whose names say RoCE: RoCE v1 and a link-local address."""
+    given = {variable.name: variable for variable in view.variables}
+    index, devices = given.get("NCCL_IB_GID_INDEX"), given.get("NCCL_IB_HCA")
+    named = (devices.value or "").lstrip("=") if devices is not None else ""
+    if index is not None and index.value == "0" and re.match(r"roce(?:P?\d|p\d)", named):
+        yield warning(
+            "gid-index",
+            "NCCL_IB_GID_INDEX=0: the first GID of a RoCE port mostly is RoCE v1 of a link-local"
+            " address",
+            "leave it out, NCCL 2.21 and newer choose; else give the RoCE v2 index of show_gids",
+            edits_of(index, None),
+        )
+
+
 def networks(view: View) -> Iterator[LaunchFinding]:
     """Find wrong values of `NCCL_NET`. It takes Socket, IB, or the name of a plugin's network."""
     meant = {
