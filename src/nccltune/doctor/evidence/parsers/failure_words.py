@@ -82,6 +82,7 @@ WORDS: dict[str, tuple[str, ...]] = {
         "cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY", "HIP out of memory",
         "on startup is less than desired GPU memory", "No available memory for the cache blocks",
         "emory capacity is unbalanced", "torch.OutOfMemoryError", "cuda.OutOfMemoryError"),
+    "window": ("Failed to window register",),
     "hsa_resources": ("HSA_STATUS_ERROR_OUT_OF_RESOURCES",),
     "host_memory": ("Out of memory: Killed process", "out-of-memory handler", "oom-kill",
         "oom_kill", "OOM Killed", "OOMKilled", ": Out Of Memory", "running low on memory"),

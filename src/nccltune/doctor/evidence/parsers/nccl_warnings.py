@@ -143,6 +143,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"[hH]ipIpc\w+ failed", "rocm_peer"),
     ("", r"[cC]udaIpc\w+ failed", "peer_import"),
     ("", r"Failed to CUDA [cm]alloc", "gpu_memory"),
+    ("", r"No suitable space found|Failed to window register", "window"),
     ("", r"failed to open CUDA IPC handle", "peer_import"),
     ("", r"Failed to open libibverbs", "no_verbs"),
     ("", r"socketFinalizeAccept.* wrong type (?:3 != 4|4 != 3)", "networks_differ"),
