@@ -11,6 +11,8 @@ _FRAME = re.compile(
     re.M,
 )
 _CRASH = re.compile(r"Segmentation fault|Caught signal|SIGSEGV|Signal: Abort|Program received")
+_NEAR = 1 << 16
+"""Characters after the crash in which its backtrace begins."""
 # Frames of the handler and of the C library: the crash is in what called them.
 _BELOW = re.compile(
     r"/(?:libc|libpthread|libucs|ld-linux\S*|libasan|libstdc\+\+)[.-][^/]*$"
@@ -22,7 +24,8 @@ _BELOW = re.compile(
 def crash_frames(text: str) -> tuple[FailureLine, ...]:
     """Return the first frame after the first crash that is not of the C library or a handler."""
     crash = _CRASH.search(text)
-    for match in _FRAME.finditer(text, crash.start()) if crash is not None else ():
+    at = crash.start() if crash is not None else len(text)
+    for match in _FRAME.finditer(text, at, at + _NEAR):
         place = match["mpi"] or match["call"]
         if _BELOW.search(place) is None:
             line = text.count("\n", 0, match.start()) + 1
