@@ -113,6 +113,8 @@ def analyze_path(
             of = _runs_of(opened.study) if len(given.studies) > 1 else ""
             parts.append(analyzed._replace(unsaved=unsaved, measure=measure, of=of))
         compared = None
+        scales = {item.condition.scale for part in parts for item in part.analysis.conditions}
+        is_series = len(parts) == 1 and len({scale.nodes for scale in scales}) > 2
         if len(parts) > 1:
             # What is doubtful in a file is known of the file, and not of which of its runs.
             beside_nccl = any(map(_NCCL.search, (part.of for part in parts)))
@@ -123,14 +125,15 @@ def analyze_path(
                 )
                 for part in parts
             ]
-        scales = {item.condition.scale for part in parts for item in part.analysis.conditions}
         if len(parts) > 1 or (given.imported is not None and len(scales) > 2):
             with contextlib.suppress(InputError):
                 compared = compare_paths(
                     [path], assumed_noise=assumed_noise, copies=given.copies, **stated._asdict()
                 )
-    judged = isinstance(compared, FleetCompared) and compared.is_judged
-    if isinstance(compared, ReferenceCompared) or (len(parts) == 1 and not judged):
+    says = isinstance(compared, FleetCompared) and (
+        compared.is_judged or (is_series and bool(compared.scaling))
+    )
+    if isinstance(compared, ReferenceCompared) or (len(parts) == 1 and not says):
         compared = None
     return AnalyzedInput(parts, given.imported, compared)
 

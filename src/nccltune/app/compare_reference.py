@@ -271,6 +271,10 @@ def _oddness(test: MeasuredTest, label: str) -> tuple[bool, ...]:
     return label != "default", test.graph, test.registered, *odd
 
 
+_BUILT_IN = {"GB10": 200.0}
+"""Gbit/s of the NIC that each machine with this GPU has, whatever its maker."""
+
+
 def _placed_test(
     item: _MergedCurve,
     gpu: str | None,
@@ -299,6 +303,8 @@ def _placed_test(
             doubts.append(f"the GPU is {shown} by a heading above the table")
     elif gpu and gpu_class(gpu) != gpu_class(shown):
         doubts.insert(0, f"the GPU stated, {gpu}, is not used: the log shows {shown}")
+    if per_gpu is None and not stand_in:
+        per_gpu = _BUILT_IN.get(gpu_class(shown) or "")
     system = SystemShown(
         gpu=shown,
         nodes=nodes,

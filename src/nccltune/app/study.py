@@ -63,7 +63,8 @@ def open_study(path: Path, *, curves: bool = False) -> OpenStudy:
         if not samples.curves and samples.wrong:
             hint = "nccltune doctor FILES..."
         if not samples.curves and samples.one_rank:
-            hint = "start more ranks: -g with the GPUs of a node, or MPI (make MPI=1) over nodes"
+            hint = "start more ranks: -g with the GPUs of a node, or MPI (make MPI=1, and mpirun or"
+            hint += " srun --mpi=pmix) over processes"
         if limited is not None and not (samples.unscaled or samples.without_scale):
             why = f"{limited} leaves the rest to NCCL ({rest_of(limited)}): no rule is made of it"
             hint = (

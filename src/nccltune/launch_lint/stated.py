@@ -138,6 +138,7 @@ _ALONE = (
 _TOGETHER = (
     settings.contradictions,
     settings.sockets,
+    variables.gids,
     variables.left_over,
     network.provider,
     network.removed,

@@ -405,3 +405,14 @@ def test_runs_of_one_forced_algorithm_are_compared(tmp_path: Path) -> None:
     pasted = compare_paths([both], assumed_noise=0.05)
     assert isinstance(pasted, SidesCompared)
     assert pasted.different == found.different
+
+
+def test_a_profiler_plugin_is_a_difference(tmp_path: Path) -> None:
+    logs = [nccl_tests_log(["n1", "n2"], times(rate), pid=pid) for rate, pid in ((40, 1), (36, 9))]
+    command = "mpirun -np 2{} all_reduce_perf -b 32M -e 4G -f 2\n"
+    plain = put(tmp_path / "a.txt", command.format("") + logs[0])
+    other = command.format(" -x NCCL_PROFILER_PLUGIN=example")
+    profiled = put(tmp_path / "b.txt", other + logs[1])
+    assert sides(plain, profiled).different == [
+        FactDifference("NCCL_PROFILER_PLUGIN", "not set", "example")
+    ]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nccltune.model.collective import Collective
 from tests.unit.nccl_tests_logs import nccl_tests_log
 from tests.unit.runs import Cli
 
@@ -244,3 +245,18 @@ def test_a_setting_that_names_runs_is_no_other_program(cli: Cli, inside: Path) -
     out = cli("analyze", "post.md").out
     assert "NCCL_PXN_DISABLE=1 is 2.00x faster than Without any setting" in out
     assert "may not be of NCCL" not in out
+
+
+def test_a_folder_of_three_scales_is_a_series(cli: Cli, inside: Path) -> None:
+    for nodes, gb_per_s in ((2, 40.0), (3, 20.0), (4, 40.0)):
+        times = {1 << i: ((1 << i) / gb_per_s / 1e3 + 50,) * 2 for i in range(24, 33, 2)}
+        hosts = [f"n{i}" for i in range(nodes)]
+        made = nccl_tests_log(hosts, times, gpus=8, collective=Collective.ALLGATHER)
+        put = inside / "runs" / f"{nodes}.txt"
+        put.parent.mkdir(exist_ok=True)
+        put.write_text(made, encoding="utf-8")
+    out = cli("analyze", "runs").out
+    assert "GB/s with 3 nodes at 4 GiB, but 37.5 GB/s with 2" in out
+    assert "platform " in out
+    (inside / "runs" / "3.txt").unlink()
+    assert "scaling" not in cli("analyze", "runs").out

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune compare LOG`: one measurement among published systems."""
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -484,3 +485,16 @@ def test_a_topology_in_the_text_of_the_results_gives_a_ceiling(cli: Cli, tmp_pat
     post.write_text(f"{matrix}\nand the other\n{matrix}\n{nccl_tests_log(['n0'], times, gpus=4)}")
     out, _ = cli("compare", str(post), code=None)
     assert "of it reached" not in out
+
+
+@pytest.mark.parametrize(("gb_per_s", "verdict"), [(3.0, "low"), (22.0, "normal")])
+def test_the_nic_of_a_dgx_spark_is_known(
+    gb_per_s: float, verdict: str, tmp_path: Path, cli: Cli
+) -> None:
+    times = {1 << 32: ((1 << 32) / 2 / gb_per_s / 1e3,) * 2}
+    log = nccl_tests_log(["s1", "s2"], times, collective=Collective.ALLGATHER)
+    file = tmp_path / "run.txt"
+    file.write_text(re.sub(r"NVIDIA \w[\w ]*", "NVIDIA GB10", log), encoding="utf-8")
+    out = cli("compare", str(file), code=None).out
+    assert f"\n{verdict} " in out
+    assert "dgx-spark-playbooks/pull/103" in out

@@ -179,7 +179,7 @@ def test_lists_are_read_as_nccl_reads_them(setting: str, right: str | None) -> N
         "NCCL_IB_HCA=mlx5,",
         "NCCL_SOCKET_IFNAME=^lo,docker0",
         "NCCL_SOCKET_IFNAME==eth0",
-        "NCCL_SOCKET_IFNAME=^=docker0",
+        "NCCL_SOCKET_IFNAME=^=docker0,lo",
         "NCCL_CTA_POLICY=EFFICIENCY",
         "NCCL_RUN_DIAGNOSTICS=1",
         "NCCL_RUN_RAS_DIAGNOSTICS=1",
@@ -232,6 +232,29 @@ def test_a_name_exchanged_with_its_value() -> None:
 def test_an_algorithm_for_sends(program: str, expected: bool) -> None:
     found = _checked(f"mpirun -np 2 -x NCCL_ALGO=Ring ./{program} -b 8 -e 1M -f 2")
     assert ("algorithm-of-sends" in {one.finding.id for one in found.findings}) is expected
+
+
+@pytest.mark.parametrize(
+    ("program", "limit", "expected"),
+    [("alltoall_perf", 10, "alltoall takes the next power of two of it, 16 channels"),
+     ("sendrecv_perf", 8, "of it, 8 channels"), ("all_reduce_perf", 10, "")],
+)  # fmt: skip
+def test_channels_of_sends(program: str, limit: int, expected: str) -> None:
+    found = _checked(f"mpirun -np 2 -x NCCL_MAX_NCHANNELS={limit} ./{program} -b 8 -e 1M -f 2")
+    said = [one.finding.message for one in found.findings if one.finding.id == "channels-of-sends"]
+    assert (expected in said[0]) if expected else not said
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [("mpirun -n 16 -H a:8,b:8 -x NCCL_SOCKET_IFNAME=^docker0 all_reduce_perf",
+      "mpirun -n 16 -H a:8,b:8 -x NCCL_SOCKET_IFNAME=^docker0,lo all_reduce_perf"),
+     ("mpirun -n 8 -H a:8 -x NCCL_SOCKET_IFNAME=^docker0 all_reduce_perf", "")],
+)  # fmt: skip
+def test_a_list_that_lets_the_loopback_in(command: str, expected: str) -> None:
+    judged = _checked(command)
+    assert (judged.fixed or "").replace("'", "") == expected
+    assert bool(judged.findings) is bool(expected)
 
 
 SEVERAL = "mpirun -np 4 {} ./all_reduce_perf -b 8 -e 1G -f 2 -g 1"
@@ -362,3 +385,15 @@ def test_where_the_number_of_gpus_is_from(given: int | None, gpus: int | None, s
     (found,) = from_text("torchrun --nproc-per-node=16 t.py", LaunchContext())
     site = found.site._replace(gpus=gpus, given_gpus=given)
     assert said in check(found.line, site).findings[0].finding.message
+
+
+@pytest.mark.parametrize(
+    ("hca", "index", "expected"),
+    [("rocep1s0f1", 0, True), ("=roceP2p1s0f0,rocep1s0f0", 0, True), ("rocep1s0f1", 3, False),
+     ("mlx5_0", 0, False)],
+)  # fmt: skip
+def test_the_first_gid_of_roce(hca: str, index: int, expected: bool) -> None:
+    found = _checked(
+        f"mpirun -n 2 -H a,b -x NCCL_IB_HCA={hca} -x NCCL_IB_GID_INDEX={index} all_reduce_perf"
+    )
+    assert ("gid-index" in {one.finding.id for one in found.findings}) is expected

@@ -26,7 +26,7 @@ def curve(points: tuple[tuple[int, float], ...], **facts: object) -> ReferenceCu
 
 def test_every_published_figure_has_a_source_and_a_known_gpu() -> None:
     curves = published_curves()
-    assert len(curves) == 128
+    assert len(curves) == 130
     assert all(item.source.startswith("https://") for item in curves)
     assert all(gpu_class(item.gpu) for item in curves)
     rates = [item.busbw_at(size) for item in curves for size, _ in item.points]

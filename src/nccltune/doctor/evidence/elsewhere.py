@@ -32,7 +32,8 @@ _READ_HERE = (
 ) - _NEED_ROOT
 """Items that this node shows without root rights. A file with one of them is another node's."""
 _HOST = re.compile(
-    rb"(?:^|[\s\]>)])(?P<log>[\w.-]{1,255}):\d{1,10}:\d{1,10} [^\n]{0,80}?NCCL (?:INFO|WARN)"
+    rb"(?:^|[\s\]>)])(?!\d\d:\d\d:\d\d )"
+    rb"(?P<log>[\w.-]{1,255}):\d{1,10}:\d{1,10} [^\n]{0,80}?NCCL (?:INFO|WARN)"
     rb"|^#\s+Rank\s+\d+ (?:Group\s+\d+ )?Pid\s+\d+ on\s+(?P<test>[\w.-]{1,255}) device",
     re.M,
 )

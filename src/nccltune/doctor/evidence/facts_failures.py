@@ -4,6 +4,7 @@
 from typing import Any
 
 from nccltune.doctor.evidence.parsers.completions import completions
+from nccltune.doctor.evidence.parsers.crash import crash_frames
 from nccltune.doctor.evidence.parsers.failures import (
     FailureLine,
     failed_diagnostics,
@@ -58,7 +59,7 @@ def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
         if raw.name in _LOGS:
             parsers = (
                 *(lone_ranks, failed_diagnostics, ranks_apart, stalled_ranks),
-                *(completions, shared_gpus, ras_ranks),
+                *(completions, shared_gpus, ras_ranks, crash_frames),
             )
             rows = tuple(row for parser in parsers for row in evidence.parse(raw, parser))
         if raw.name == "test":

@@ -188,7 +188,10 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ("cloud-metadata", _mark(rb'\A\s*\{(?s:.)*"(?:vmSize|instanceType|machineType)"\s*:')),
     ("lspci-tree", _mark(rb"^[ +-]*-\[[0-9a-f]{4}:[0-9a-f]{2}(?:-[0-9a-f]{2})?\]-")),
     ("acs", _mark(rb"^[ \t]*(?:ACSCtl|LnkSta):\s")),
-    ("ethtool", _mark(rb"^[^\n]{0,80}[$#] *(?:sudo )?ethtool -S \S+|^ {3,}(?:rx|tx)_\w+: \d+$")),
+    (
+        "ethtool",
+        _mark(rb"^[^\n]{0,80}[$#] *(?:sudo )?ethtool (?:-[Si] +)?\w\S*|^ {3,}(?:rx|tx)_\w+: \d+$"),
+    ),
     (
         "env",
         _mark(

@@ -8,9 +8,11 @@ from typing import BinaryIO
 from nccltune.formats.text.lines import line_blocks
 from nccltune.formats.text.prefixes import strip_prefix
 
+NO_TIME = r"(?<!\d)(?!\d\d:\d\d:\d\d )"
+"""Before a host: a time of day before the line is not taken for host, process and thread."""
 LOG_LINE = re.compile(
     r"(?P<stamp>\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[^\]]*\] )?"
-    r"(?P<host>[^\s:]+):(?P<pid>\d+):(?P<tid>\d+) "
+    rf"{NO_TIME}(?P<host>[^\s:]+):(?P<pid>\d+):(?P<tid>\d+) "
     r"(?:\S+ ){0,5}?NCCL (?P<level>INFO|WARN|CALL|TRACE|ABORT) ?"
 )
 _MARK = " NCCL "

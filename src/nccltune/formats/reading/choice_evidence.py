@@ -112,7 +112,7 @@ def find_label(
     for one, other in combinations(claims, 2):
         if _contradict(one, other):
             return _conflict(f"{one.said}, but {other.said}")
-    settled = _combine(claims)
+    settled = _combine(claims, collective)
     if isinstance(settled, Choice) and not any(claim.forces for claim in claims):
         ran = log.choices_of(collective)
         if ran and settled.without_channels() not in ran:
@@ -263,6 +263,10 @@ def _of_heading(named: NamedChoice | None) -> list[_Claim]:
     ]
 
 
+_RING_ONLY = frozenset({Collective.BROADCAST, Collective.REDUCE})
+"""Collectives that NCCL runs as rings only, so a protocol names their whole choice."""
+
+
 def _contradict(one: _Claim, other: _Claim) -> bool:
     if one.vague or other.vague or one.weak or other.weak:
         return False
@@ -278,7 +282,7 @@ def _disjoint(one: frozenset[Word] | None, other: frozenset[Word] | None) -> boo
     return one is not None and other is not None and not one & other
 
 
-def _combine(claims: list[_Claim]) -> AnyChoice | None:
+def _combine(claims: list[_Claim], collective: Collective) -> AnyChoice | None:
     """Return the choice that consistent claims leave; None if they leave several.
 
     Only `--choice` can name a number of channels, so a choice with channels takes precedence.
@@ -291,6 +295,8 @@ def _combine(claims: list[_Claim]) -> AnyChoice | None:
         return given[0]
     algorithms: frozenset[Algorithm] = frozenset(ALGORITHMS)
     protocols: frozenset[Protocol] = frozenset(PROTOCOLS)
+    if collective in _RING_ONLY and any(claim.one and not claim.weak for claim in claims):
+        algorithms = frozenset({Algorithm.RING})
     for claim in claims:
         algorithms = algorithms if claim.algorithms is None else algorithms & claim.algorithms
         protocols = protocols if claim.protocols is None else protocols & claim.protocols

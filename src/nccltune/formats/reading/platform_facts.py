@@ -153,13 +153,14 @@ def relevant_settings(settings: dict[str, str], *, restricted: bool = False) -> 
     """Return the settings that belong to the platform.
 
     `restricted` means that `NCCL_ALGO` or `NCCL_PROTO` limit the default instead of forcing a
-    choice.
+    choice. A profiler plugin belongs to it: its cost is part of the times.
     """
     return {
         name: value
         for name, value in sorted(settings.items())
         if not name.startswith(IRRELEVANT_SETTINGS)
         or (restricted and name in ("NCCL_ALGO", "NCCL_PROTO"))
+        or (name == "NCCL_PROFILER_PLUGIN" and value.lower() not in ("", "none"))
     }
 
 

@@ -253,6 +253,14 @@ def interfaces(view: View) -> Iterator[LaunchFinding]:
             yield found
             continue
         if value.startswith("^"):
+            if nodes_of(view) > 1 and "lo" not in value.lstrip("^=").split(","):
+                yield warning(
+                    "interface",
+                    f"{variable.name}={value}: such a list takes the place of NCCL's own, which"
+                    " leaves out lo, too: NCCL may take the loopback, which reaches no other node",
+                    f"write {variable.name}={value},lo, or name the interface",
+                    edits_of(variable, variable.name, f"{value},lo"),
+                )
             continue
         if re.search(r"[\s;]|:\D", value) and not _ADDRESS.fullmatch(value):
             parts = re.split(r"[\s;:,]+", value.removeprefix("="))
@@ -407,6 +415,21 @@ def devices(view: View) -> Iterator[LaunchFinding]:
                 f"NCCL_IB_HCA={value}: all {gpus} GPUs of a node share {one[1]}",
                 "leave it out where a node has more devices that reach the others",
             )
+
+
+def gids(view: View) -> Iterator[LaunchFinding]:
+    """Find the first GID for ports whose names say RoCE: RoCE v1 and a link-local address."""
+    given = {variable.name: variable for variable in view.variables}
+    index, devices = given.get("NCCL_IB_GID_INDEX"), given.get("NCCL_IB_HCA")
+    named = (devices.value or "").lstrip("=") if devices is not None else ""
+    if index is not None and index.value == "0" and re.match(r"roce(?:P?\d|p\d)", named):
+        yield warning(
+            "gid-index",
+            "NCCL_IB_GID_INDEX=0: the first GID of a RoCE port mostly is RoCE v1 of a link-local"
+            " address",
+            "leave it out, NCCL 2.21 and newer choose; else give the RoCE v2 index of show_gids",
+            edits_of(index, None),
+        )
 
 
 def networks(view: View) -> Iterator[LaunchFinding]:

@@ -54,6 +54,13 @@ def test_ranks_that_others_overtook_hang() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("after", "found"), [("init.cc:1701 -> 1", 0), ("init.cc:1701 -> 0", 1), ("ring 0 -> 1", 1)]
+)
+def test_a_start_that_returned_an_error_does_not_hang(after: str, found: int) -> None:
+    assert len(unfinished(STARTS + completes(0, 2, 3) + info(1, after))) == found
+
+
 def test_text_after_the_last_complete_shows_that_the_log_is_whole() -> None:
     (one,) = unfinished(STARTS + completes(0, 1, 2) + "[rank0] Watchdog caught a timeout\n")
     assert (one.unfinished, one.whole) == ([3], True)

@@ -191,7 +191,12 @@ SHAPES = (
      "Cannot assign requested address"),
     ("no_verbs", "misc/ibvwrap.cc:63 Failed to open libibverbs.so[.1]"),
     ("foreign", "misc/socket.cc:530 socketFinalizeAccept: wrong magic a2f3 != 564ab9f2fc4b9d6c"),
-    ("foreign", "misc/socket.cc:441 socketFinalizeAccept from h2<41>: wrong type 4 != 3"),
+    ("foreign", "misc/socket.cc:441 socketFinalizeAccept from h2<41>: wrong type 1 != 2"),
+    ("networks_differ", "misc/socket.cc:441 socketFinalizeAccept from h2<41>: wrong type 4 != 3"),
+    ("window", "src/allocator.cc:229 (ncclSpaceAlloc) Allocation failed. No suitable space found "
+     "to accommodate size=0x21716 within limit=0x2d000"),
+    ("ofi_tuner", "NET/OFI The tuner plugin can not be loaded when explicitly choosing an "
+     "algorithm or protocol with NCCL_ALGO/NCCL_PROTO"),
     ("peer_import", "transport/p2p.cc:238 failed to open CUDA IPC handle : 217 peer access is not "
      "supported between these two devices"),
     ("device", "misc/nvmlwrap.cc:174 nvmlDeviceGetHandleByIndex() failed: Invalid Argument"),

@@ -406,6 +406,11 @@ def test_gids() -> None:
     assert parse_show_gids(texts.GIDS).unread == 0
 
 
+def test_a_filtered_ethtool_has_the_interface_of_its_command() -> None:
+    found = parse_ethtool("$ ethtool enp1s0f1 | grep Speed\n        Speed: 200000Mb/s\n")
+    assert found.interfaces["enp1s0f1"].speed_mbit_per_s == 200000
+
+
 def test_counters() -> None:
     found = parse_ethtool(texts.ETHTOOL)
     (interface,) = found.interfaces.values()

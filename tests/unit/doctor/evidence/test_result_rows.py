@@ -68,6 +68,12 @@ def test_processes_that_run_alone(text: str, found: list[tuple[int, int]]) -> No
     assert [(one.line, one.times) for one in lone_ranks(text)] == found
 
 
+def test_singletons_of_open_mpi_run_alone(tmp_path: Path) -> None:
+    put(tmp_path, "n1/job.out", "No PMIx server was reachable, but a PMI1/2 was detected.\n" + AVG)
+    (facts,) = folder_facts(tmp_path)
+    assert [one["kind"] for one in facts.named("failures")] == ["lone_ranks"]
+
+
 def test_copies_are_found_where_only_summaries_are_pasted(tmp_path: Path) -> None:
     put(tmp_path, "n1/job.out", MPI + AVG + "#\n" + AVG)
     (facts,) = folder_facts(tmp_path)

@@ -14,6 +14,7 @@ from nccltune.formats.nccl_log.graph import (
     NodePaths,
     TreeLine,
 )
+from nccltune.formats.nccl_log.lines import find_log_line
 from nccltune.formats.nccl_log.messages import (
     CommSetting,
     Communicator,
@@ -182,3 +183,19 @@ def test_the_blanks_of_a_long_message_are_searched_once() -> None:
     # Quadratic time would run into the timeout of the suite.
     message = " " * 500_000 + "[repeated x"
     assert without_count(message) == message
+
+
+@pytest.mark.parametrize(
+    ("before", "host"),
+    [
+        ("2026-08-31 12:27:50 ", "n1"),
+        ("12:27:50.123 ", "n1"),
+        ("[2025-10-23 11:02:07] ", "n1"),
+        ("[1,0]<stdout>:", "n1"),
+        ("", "n1"),
+    ],
+)
+def test_a_time_before_a_line_is_no_host(before: str, host: str) -> None:
+    found = find_log_line(f"{before}n1:956:1021 [0] NCCL INFO Connected all rings")
+    assert found is not None
+    assert (found["host"], found["pid"]) == (host, "956")

@@ -582,3 +582,23 @@ def test_forced_channels_are_no_other_platform(tmp_path: Path) -> None:
     ]
     assert sorted(run.choice for run in runs) == ["ring/ll/4", "ring/ll/8"]
     assert not differences(*(Subject(run.facts, run.nodes, run.ranks) for run in runs))
+
+
+@pytest.mark.parametrize(
+    ("collective", "command", "name", "label"),
+    [
+        (Collective.BROADCAST, "NCCL_PROTO=LL128 ./broadcast_perf", "out.txt", "ring/ll128"),
+        (Collective.BROADCAST, "NCCL_PROTO=Simple ./broadcast_perf", "b_Simple.txt", "ring/simple"),
+        (Collective.REDUCE, "NCCL_PROTO=LL ./reduce_perf", "out.txt", "ring/ll"),
+        (Collective.BROADCAST, "NCCL_ALGO=Tree ./broadcast_perf", "out.txt", "NCCL_ALGO=Tree"),
+        (Collective.BROADCAST, "NCCL_ALGO=Ring ./broadcast_perf", "out.txt", "NCCL_ALGO=Ring"),
+        (Collective.BROADCAST, "./broadcast_perf", "out-simple.txt", "default"),
+        (Collective.ALLREDUCE, "NCCL_PROTO=LL ./all_reduce_perf", "out.txt", "NCCL_PROTO=LL"),
+    ],
+)
+def test_a_protocol_is_the_whole_choice_where_only_rings_are(
+    collective: Collective, command: str, name: str, label: str
+) -> None:
+    made = Made(points(*SIZES), collective=collective)
+    read = text(f"mpirun -np 4 -x {command}\n{made.text()}".replace(" -x ./", " ./"), name)
+    assert read.labels == {label}

@@ -13,7 +13,8 @@ from nccltune.doctor.facts.network import NodeNic
 
 _NAME = re.compile(
     r"^== (?P<name>[\w.@:-]{1,32})\s*$|^(?:\S{0,80}[\s$#>:~]{1,4})?(?:sudo )?ethtool +"
-    r"(?:-[Si]|--statistics) +(?P<asked>[\w.@:-]{1,32})|^Settings for (?P<set>[\w.@:-]{1,32}?):\s*$"
+    r"(?:(?:-[Si]|--statistics) +)?(?P<asked>(?!-)[\w.@:-]{1,32})"
+    r"|^Settings for (?P<set>[\w.@:-]{1,32}?):\s*$"
 )
 _UNNAMED = "an interface"
 _FIELD = re.compile(

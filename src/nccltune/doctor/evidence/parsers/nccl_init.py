@@ -19,6 +19,8 @@ _INIT = re.compile(
     r"|parent 0x[0-9a-f]{1,16} (?P<split>\w{1,20} \d{1,9} color -?\d{1,10}) key -?\d{1,10})"
     r" ?- Init (?P<what>START|COMPLETE)"
 )
+# The start returned an error: it does not hang.
+_RETURNED = re.compile(r"\.cc:\d{1,6} -> [1-6]\b")
 _REFUSED = re.compile(r"invalid usage|ncclInvalidUsage", re.IGNORECASE)
 _TIMES = re.compile(
     r"rank \d{1,9} nranks (?P<ranks>\d{1,9}) total (?P<total>\d{1,9}\.\d{1,6}) "
@@ -101,10 +103,13 @@ def _unfinished(text: str) -> list[LogInit]:
     groups, end = _groups(text)
     found = []
     last = _last_lines(text) if any(any(one.open.values()) for one in groups.values()) else {}
+    failed = _returned(text)
     ends_here = not any(_is_other(line) for line in text[end:].split("\n")[1:])
     for name, group in groups.items():
         waiting = [rank for rank in group.owner if group.open[rank] > 0]
         if not waiting:
+            continue
+        if any(group.owner[one] in failed for one in waiting):
             continue
         if any(word in last.get(group.owner[one], "") for one in waiting for word in _AFTER):
             continue
@@ -125,6 +130,12 @@ def _unfinished(text: str) -> list[LogInit]:
             )
         )
     return found
+
+
+def _returned(text: str) -> set[tuple[str, str]]:
+    """Return host and process of each start that returned an error."""
+    writers = (find_log_line(line) for _, line in _lines(text, ".cc:") if _RETURNED.search(line))
+    return {(writer["host"], writer["pid"]) for writer in writers if writer is not None}
 
 
 def _groups(text: str) -> tuple[dict[str, _Group], int]:

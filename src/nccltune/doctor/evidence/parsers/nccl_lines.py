@@ -12,6 +12,7 @@ from typing import NamedTuple
 from nccltune.doctor.evidence.parsers.text import SettingLine
 from nccltune.doctor.facts.log import LogGraph, LogMessage
 from nccltune.formats.nccl_log.graph import ChannelCounts, LoggedGraph
+from nccltune.formats.nccl_log.lines import NO_TIME
 from nccltune.formats.nccl_log.messages import (
     VERSION_LINE,
     Communicator,
@@ -26,7 +27,7 @@ from nccltune.formats.nccl_log.transports import Bootstrap, Connection, Nic, Nic
 MOST = 2000
 LONGEST = 1000
 _AT = re.compile(r"NCCL (INFO|WARN) ?")
-_WRITER = re.compile(r"(?P<writer>[^\s:]+:\d+:\d+) ")
+_WRITER = re.compile(rf"{NO_TIME}(?P<writer>[^\s:]+:\d+:\d+) ")
 # Matches a channel of a graph: ` 0 : GPU/0-60 GPU/0-70`.
 _ROW = re.compile(r" ?\d+ : ")
 _POINTER = re.compile(r"0x[0-9a-f]{9,}")
