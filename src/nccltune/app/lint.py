@@ -47,6 +47,7 @@ from nccltune.launch_lint.stated import (
     stated_settings,
 )
 from nccltune.launch_lint.tasks import task_of
+from nccltune.launch_lint.typography import cut_exports
 from nccltune.launch_lint.words import quoted
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
@@ -362,7 +363,7 @@ def _lint_launch(
     findings += unread_directives(rest)
     started = {one.site.service for one in found}
     findings += compose.judge_services([one for one in services if one[0] not in started], site)
-    findings += lost_exports(rest) if found else []
+    findings += [*lost_exports(rest), *cut_exports(rest)] if found else []
     findings += judge_dockerfile(rest)
     findings += _unseen(
         [
