@@ -222,7 +222,7 @@ def _calls(evidence: NodeEvidence, facts: Facts) -> None:
             made["/".join(parts)].update({k: v for name in parts for k, v in made[name].items()})
     found = []
     for members in made.values():
-        for op in sorted(min(members.values(), key=len)):
+        for op in sorted(next(iter(members.values()))):
             if not all(op in calls for calls in members.values()):
                 continue
             lists = [calls[op] for calls in members.values()]
