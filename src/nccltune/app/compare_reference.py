@@ -53,6 +53,8 @@ _FAR_BELOW, _NEAR = 0.6, 0.8
 """Shares of a limit: below the first a large size is low, from the second on any size is normal."""
 _UNKNOWN_RATE = 10_000
 """The Mbit/s that NCCL writes for a NIC of unknown speed."""
+_FLAT, _FLAT_SIZES, _FLAT_BYTES = 1.05, 3, 64 << 20
+"""Which ratio of the bandwidths of how many of the largest sizes is no rise, from which size on."""
 _FEW_NODES = 16
 _OF_DEVICES = ("NCCL_IB_HCA", "NCCL_TOPO_FILE")
 """Settings that name devices, which the usual node does not have."""
@@ -313,12 +315,14 @@ def _placed_test(
         limited=bool(limiting),
     )
     placement, limits, model, assumed = None, [], None, None
+    is_flat = _is_flat(item)
     if ranks is not None:
         doubts += _shapes(item, ranks)
         placement = place(system, test.collective, item.times_us, curves)
         size, busbw = placement.bandwidth.bytes, placement.bandwidth.busbw_gb_per_s
+        judged = max(size, _LARGE) if is_flat else size
         found = [
-            _nic_limit(nics, system, test.collective, size, busbw),
+            _nic_limit(nics, system, test.collective, judged, busbw),
         ]
         platform = _platform(facts)
         if topology is None and not stand_in:
@@ -355,7 +359,7 @@ def _placed_test(
             facts,
             nodes=nodes,
             gpus=ranks or 0,
-            largest=max(item.times_us),
+            largest=LARGE_BYTES if is_flat else max(item.times_us),
             label=item.label,
         ),
         wrong=item.run.left_out.get("wrong results", 0),
@@ -404,6 +408,15 @@ def _shapes(item: _MergedCurve, ranks: int) -> list[str]:
         for x in found
         if x.kind in (FindingKind.FALLING_TIME, FindingKind.DIP)
     ]
+
+
+def _is_flat(item: _MergedCurve) -> bool:
+    """Return whether the bandwidth no longer rises over the last two doublings of the size."""
+    largest = max(item.times_us)
+    last = {size: us for size, us in item.times_us.items() if 4 * size >= largest and us}
+    rates = [size / us for size, us in last.items()]
+    is_wide = len(last) >= _FLAT_SIZES and 4 * min(last) <= largest
+    return largest >= _FLAT_BYTES and is_wide and max(rates) <= _FLAT * min(rates)
 
 
 def _nic_limit(

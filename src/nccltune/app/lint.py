@@ -27,6 +27,7 @@ from nccltune.launch_lint.directives import never_started, unread_directives
 from nccltune.launch_lint.dockerfile import judge_dockerfile
 from nccltune.launch_lint.finding import LaunchFinding, note
 from nccltune.launch_lint.makefile import lost_exports
+from nccltune.launch_lint.nic_by_rank import nics_by_rank
 from nccltune.launch_lint.options import (
     AZUREML,
     HYDRA,
@@ -49,6 +50,7 @@ from nccltune.launch_lint.stated import (
 )
 from nccltune.launch_lint.tasks import task_of
 from nccltune.launch_lint.training import is_configuration
+from nccltune.launch_lint.typography import cut_exports
 from nccltune.launch_lint.words import quoted
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
@@ -382,8 +384,8 @@ def _lint_launch(
     findings += [*([] if found else never_started(rest)), *unread_directives(rest)]
     started = {one.site.service for one in found}
     findings += compose.judge_services([one for one in services if one[0] not in started], site)
-    findings += lost_exports(rest) if found else []
-    findings += judge_dockerfile(rest)
+    findings += [*lost_exports(rest), *cut_exports(rest)] if found else []
+    findings += [*judge_dockerfile(rest), *nics_by_rank(plain)]
     findings += _unseen(
         [
             *(name for one in found for name in one.site.unseen),

@@ -83,6 +83,8 @@ def _groups(pairs: Sequence[tuple[str, ...]], fast: Members) -> list[list[str]]:
 
 
 FEWEST_RUNS = 4
+_CLEAR = 1.25
+"""Of three pairs of nodes, one is slow if it takes so much longer than both others, which agree."""
 LEVEL = 0.05
 ALLOWANCE = 0.03
 """Slower by less than this is not reported, whatever the noise."""
@@ -182,14 +184,24 @@ class FleetTest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge_fleet(runs: Sequence[MeasuredRun]) -> list[FleetTest]:
-    """Return a judgement of each test that at least FEWEST_RUNS runs measured at one scale."""
+    """Return a judgement of each test that at least FEWEST_RUNS runs measured at one scale.
+
+    Three pairs of nodes are judged where one of them is clearly slow.
+    """
     found: dict[tuple[MeasuredTest, str], list[tuple[MeasuredRun, RunCurve]]] = defaultdict(list)
     for run in runs:
         for (test, label), curve in run.curves.items():
             if label == "default" or (test, "default") not in run.curves:
                 found[test, label].append((run, curve))
     tests = [(key, items) for key, items in found.items() if len(items) >= FEWEST_RUNS]
-    return [_judge(*key, items, LEVEL / len(tests)) for key, items in tests]
+    judged = [_judge(*key, items, LEVEL / len(tests)) for key, items in tests]
+    pairs = [(key, items) for key, items in found.items() if _are_three_pairs(items)]
+    few = [_judge(*key, items, LEVEL) for key, items in pairs]
+    return judged + [item for item in few if any(part.ratio > _CLEAR for part in item.slow)]
+
+
+def _are_three_pairs(items: list[tuple[MeasuredRun, RunCurve]]) -> bool:
+    return len(items) == 3 == len({run.hosts for run, _ in items if len(run.hosts) == 2})
 
 
 class RunPeak(msgspec.Struct, frozen=True):
@@ -257,7 +269,7 @@ def _judge(
     level /= 2 * len(bands)
     critical = _critical_of_units(tuple(inside.tobytes() for inside in units.values()), level)
     # The only run of a node is judged as that node.
-    once = [inside for inside in units.values() if inside.sum() == 1]
+    once = [inside for inside in units.values() if inside.sum() == 1 and len(runs) >= FEWEST_RUNS]
     rows = ~np.any(once, axis=0) if once else np.ones(len(runs), dtype=bool)
     between = np.zeros(len(runs), dtype=bool)
     for place, plain in enumerate(bands):
@@ -424,9 +436,13 @@ def _slow_runs(
     found: list[SlowPart] = []
     where: list[int] = np.flatnonzero(rows).tolist()
     values = band.values[where]
-    if len(values) < FEWEST_RUNS:
+    if len(values) < min(FEWEST_RUNS, max(3, len(rows))):
         return found
-    limit = _limit_of_runs(values, level / 2)
+    if len(values) == 3:
+        low, high, _ = np.sort(values).tolist()
+        limit = high + math.log(_CLEAR) if high < low + 2 * ALLOWANCE else math.inf
+    else:
+        limit = _limit_of_runs(values, level / 2)
     for places, ratio in _periods(band, runs, where, level / 2):
         inside = np.isin(np.arange(len(rows)), places)
         names = [runs[i].name for i in places]

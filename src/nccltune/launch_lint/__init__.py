@@ -32,6 +32,7 @@ manifest.py    commands in Kubernetes manifests
 pods.py        pods of a manifest without the GPUs or memory that they need
 misplaced.py   launcher options after the program
 variables.py   values of the variables that NCCL reads
+nic_by_rank.py scripts that give each rank of a node another NIC
 check.py       run every rule, for every launcher that the command may be for
 rules/         the rules
 finding.py     a finding and its edits

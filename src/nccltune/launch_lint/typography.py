@@ -2,7 +2,8 @@
 """Find characters that editors and web pages insert: typographic dashes and quotes, blanks."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from nccltune.launch_lint.finding import LaunchFinding, error, note, warning
 from nccltune.launch_lint.words import BLANK, PLACEHOLDER, Line, Word
@@ -13,6 +14,40 @@ _QUOTES = "\u201c\u201d\u2018\u2019\u201e"
 
 _TOKEN = re.compile(r"([\"'])</?[a-z_|]+/?>\1")
 """A token of a model among the arguments of a script: `"<image>"`."""
+
+
+_CUT = re.compile(r"((?:NCCL|UCX|CUDA|TORCH_NCCL|RCCL|FI|HSA|OMP)_[A-Z0-9_]+)=")
+"""A setting whose value a blank cuts off: `-x NCCL_IB_HCA= mlx5_0`."""
+_CUT_OFF = re.compile(
+    r"-?\d+|[A-Z][A-Z\d,:]*|[\^=]?\w[\w:]*(?:,\^?[\w:]+)+|[\^=]\w+|\S+\.(?:xml|txt|log|conf|so)"
+    r"|(?:mlx\d|bnxt|hfi\d|roce|eth|ens|enp|eno|ib|bond|lo)[\w:]*"
+)
+"""A value that no program has as its name."""
+_CUT_EXPORT = re.compile(
+    r"^[ \t]*(?:[$>] )?export[ \t]+([A-Z]\w{3,})(=[ \t]+|[ \t]+=[ \t]*)"
+    r"([^\s=;&|#)][^\s=]*)[ \t]*$",
+    re.M,
+)
+
+
+def cut_exports(text: str) -> Iterator[LaunchFinding]:
+    """Find `export NCCL_IB_HCA= mlx5_0` and `export NCCL_ALGO = Ring` in a script."""
+    for name, sign, value in _CUT_EXPORT.findall(text):
+        what = "is empty, because a blank ends it" if sign[0] == "=" else "is not set"
+        yield error(
+            "setting-cut",
+            f"export {name}{sign}{value}: {name} {what}, and the shell takes {value} for a name",
+            f"write {name}={value} without blanks",
+        )
+
+
+def _cut(words: Sequence[Word]) -> set[int]:
+    """Return the places of the settings whose value is the next word."""
+    return {
+        place
+        for place, (word, following) in enumerate(pairwise(words))
+        if _CUT.fullmatch(word.raw) and _CUT_OFF.fullmatch(following.raw)
+    }
 
 
 def typographic(line: Line) -> tuple[LaunchFinding, ...]:
@@ -42,6 +77,13 @@ def _findings(line: Line) -> Iterator[LaunchFinding]:
         what = "is a placeholder" if len(blanks) == 1 else "are placeholders"
         fix = f"put {'its value' if len(blanks) == 1 else 'their values'} there"
         yield warning("placeholder", f"{', '.join(blanks)} {what}", fix)
+    for place in sorted(_cut(line.words)):
+        name, value = line.words[place].text, line.words[place + 1].text
+        yield error(
+            "setting-cut",
+            f"a blank ends {name}, so that it is empty, and {value} is taken for the program",
+            f"write {name}{value}",
+        )
     for word in line.words:
         if word.text[:1] and word.text[0] in _DASHES:
             yield error(
@@ -61,7 +103,14 @@ def _findings(line: Line) -> Iterator[LaunchFinding]:
 
 def plain(line: Line) -> Line:
     """Return the line as it is meant: with hyphens for dashes, and without misplaced blanks."""
-    return Line(tuple(_plain(word) for word in line.words if word != BLANK), line.tail)
+    words: list[Word] = []
+    cut = _cut(line.words)
+    for place, word in enumerate(line.words):
+        if place - 1 in cut:
+            words[-1] = Word(words[-1].text + word.text, words[-1].raw + word.raw)
+        elif word != BLANK:
+            words.append(_plain(word))
+    return Line(tuple(words), line.tail)
 
 
 def _plain(word: Word) -> Word:

@@ -410,6 +410,33 @@ def test_a_table_without_its_program_needs_the_collective(tmp_path: Path, cli: C
     )
 
 
+@pytest.mark.parametrize(
+    ("sizes", "rates", "low"),
+    [
+        (range(20, 28), [3.0] * 8, True),
+        (range(20, 28), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], False),
+        (range(20, 26), [3.0] * 6, False),  # It ends at 32 MiB.
+        (range(24, 28, 3), [3.0] * 2, False),
+    ],
+)
+def test_a_curve_that_rises_no_more_is_judged_below_a_gib(
+    sizes: range, rates: list[float], low: bool, tmp_path: Path, cli: Cli
+) -> None:
+    cells = [(1 << i, rate, (1 << i) / rate / 1e3) for i, rate in zip(sizes, rates, strict=True)]
+    rows = "".join(
+        f"{size:12d} {size // 4:12d} float sum -1 {us:9.2f} {rate:.2f} {rate:.2f} 0"
+        f" {us:9.2f} {rate:.2f} {rate:.2f} 0\n"
+        for size, rate, us in cells
+    )
+    columns = "size count type redop root time algbw busbw #wrong time algbw busbw #wrong"
+    file = tmp_path / "run.txt"
+    file.write_text(f"# {columns}\n{rows}", encoding="utf-8")
+    asked = ["compare", str(file), "--nodes", "2", "--ranks", "2", "--gpu", "A100"]
+    out = cli(*asked, "--collective", "allreduce", "--nics", "1x200", code=None).out
+    assert ("12 % of it reached" in out) == low
+    assert ("still rising" not in out) == low
+
+
 def test_a_study_is_placed_beside_the_ceiling_of_its_topology(cli: Cli) -> None:
     study = Path(__file__).parents[3] / "examples" / "h200x4-1-node"
     out = cli("compare", study).out

@@ -241,6 +241,37 @@ def test_too_few_runs_are_not_judged() -> None:
     assert judge_fleet(checks(NODES[:3], 0.01)) == []
 
 
+@pytest.mark.parametrize(
+    ("between", "rates", "names"),
+    [
+        ("ab ac bd", (1.6, 1.0, 1.01), ["a - b"]),
+        ("ab ac bc", (1.6, 1.0, 1.6), ["b"]),
+        ("ab ac bc", (1.6, 1.28, 1.0), []),
+        ("ab ac bc", (1.2, 1.0, 1.0), []),
+        ("ab ab ac", (1.6, 1.0, 1.0), []),
+    ],
+)
+def test_of_three_pairs_one_is_named_if_it_is_clearly_slow(
+    between: str, rates: tuple[float, ...], names: list[str]
+) -> None:
+    random_ = random.Random(5)
+    runs = [
+        run_of(
+            random_,
+            8,
+            0.01,
+            slowdown=lambda _, f=rate: f,  # type: ignore[misc]
+            hosts=tuple(pair),
+            test=test_of(2, 2),
+            name=f"{pair}{rate}",
+        )
+        for pair, rate in zip(between.split(), rates, strict=True)
+    ]
+    found = judge_fleet(runs)
+    assert [name for test in found for item in test.slow for name in item.names] == names
+    assert len(found) == bool(names)
+
+
 def test_slow_runs_of_the_same_nodes_are_named_by_their_files() -> None:
     random_ = random.Random(3)
     factors = (4.0, 11.0, 1.0, 1.0, 1.0)

@@ -3,7 +3,7 @@
 
 import io
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 from nccltune.doctor.evidence.parsers.hang import told_hang
@@ -16,6 +16,7 @@ from nccltune.doctor.evidence.raw import NodeEvidence, Raw
 from nccltune.doctor.facts import Facts
 from nccltune.doctor.facts.log import (
     LOG_BOOTSTRAP,
+    LOG_CALLS_APART,
     LOG_COLL_CHANNELS,
     LOG_FABRIC_FAULTS,
     LOG_FABRIC_NODES,
@@ -45,6 +46,7 @@ from nccltune.doctor.facts.log import (
 )
 from nccltune.doctor.facts.results import RAS_CHECKS, TESTS, NcclTest, RasCheck
 from nccltune.doctor.facts.settings import NCCL_VERSION
+from nccltune.formats.nccl_log.calls import LoggedCall, read_calls
 from nccltune.formats.nccl_log.diagnostics import read_diagnostics
 from nccltune.formats.nccl_log.shared_settings import settings_apart
 from nccltune.formats.nccl_tests.json_results import read_json
@@ -91,6 +93,7 @@ def add_logs(evidence: NodeEvidence, facts: Facts) -> None:
         _logs(facts, logs)
         _starts(evidence, facts)
         _tuner(facts)
+        _calls(evidence, facts)
     checks = _checks(evidence)
     if checks is not None:
         facts.add(RAS_CHECKS, *checks)
@@ -204,6 +207,38 @@ def _tuner(facts: Facts) -> None:
             )
         )
     facts.add(LOG_TUNER_RULES, records, place)
+
+
+def _calls(evidence: NodeEvidence, facts: Facts) -> None:
+    """Add the first call of each communicator in which its ranks differ."""
+    texts = [text for raw in evidence.all("log") if "opCount" in (text := evidence.parse(raw, str))]
+    if not texts:
+        return
+    made: dict[str, dict[str, dict[int, list[str]]]] = defaultdict(lambda: defaultdict(dict))
+    ranks: dict[str, int] = {}
+    for _, call in read_calls(io.BytesIO("\n".join(texts).encode())):
+        if isinstance(call, LoggedCall) and call.function not in ("Send", "Recv"):
+            ranks[call.communicator] = call.ranks
+            calls = made[call.communicator][call.process]
+            calls.setdefault(call.op, []).append(f"{call.function} of {call.count}")
+    # Without an id, the parts of a communicator are known if the log has one of its size only.
+    for number in set(ranks.values()):
+        parts = [name for name in made if ranks[name] == number and "/" in name]
+        if len(parts) == number == len({next(iter(made[name])) for name in parts}):
+            made["/".join(parts)].update({k: v for name in parts for k, v in made[name].items()})
+    found = []
+    for members in made.values():
+        for op in sorted(next(iter(members.values()))):
+            if not all(op in calls for calls in members.values()):
+                continue
+            lists = [calls[op] for calls in members.values()]
+            if len({len(calls) for calls in lists}) == 1 and any(x != lists[0] for x in lists):
+                one = {", ".join(calls[op]): name for name, calls in reversed(members.items())}
+                found.append(
+                    f"opCount {op:x}: " + "; ".join(f"{y} calls {x}" for x, y in one.items())
+                )
+                break
+    facts.add(LOG_CALLS_APART, found, evidence.all("log")[0].place())
 
 
 def _names(evidence: NodeEvidence, facts: Facts) -> None:

@@ -8,7 +8,12 @@ from typing import Any
 import msgspec
 
 from nccltune.doctor.evidence.parsers.ethtool import parse_ethtool
-from nccltune.doctor.evidence.parsers.gids import gid_entry, is_gid, parse_show_gids
+from nccltune.doctor.evidence.parsers.gids import (
+    gid_entry,
+    is_gid,
+    parse_devinfo_gids,
+    parse_show_gids,
+)
 from nccltune.doctor.evidence.parsers.interfaces import parse_interfaces
 from nccltune.doctor.evidence.parsers.nvlink import parse_nvlink_errors
 from nccltune.doctor.evidence.parsers.perftest import parse_perftest
@@ -244,6 +249,8 @@ def _gids(values: dict[str, str], name: str, port: int) -> list[GidEntry]:
 def _shown_gids(evidence: NodeEvidence, facts: Facts) -> bool:
     shown = evidence.parsed("show_gids", parse_show_gids)
     if shown is None:
+        shown = evidence.parsed("ibv_devinfo", parse_devinfo_gids)
+    if shown is None or not (shown[0].records or evidence.parsed("show_gids", parse_show_gids)):
         return False
     facts.add(GIDS, shown[0].records, shown[1].place())
     return True

@@ -9,6 +9,7 @@ from nccltune.doctor.evidence.parsers.text import bus_id
 from nccltune.doctor.evidence.raw import NodeEvidence, Raw
 from nccltune.doctor.facts import Facts
 from nccltune.doctor.facts.gpu import GPU_NIC_PATHS, GPUS
+from nccltune.doctor.facts.node import CPU_VENDOR
 from nccltune.doctor.facts.settings import SETTINGS
 from nccltune.doctor.facts.topo import (
     GRAPH_ENDS,
@@ -117,6 +118,9 @@ def _end(pci: Pci) -> str | None:
 def _put(facts: Facts, topology: Topology, raw: Raw) -> None:
     devices: list[TopologyDevice] = []
     gpus: list[TopologyGpu] = []
+    makers = {cpu.vendor for cpu in topology.cpus if cpu.vendor}
+    if CPU_VENDOR.name not in facts and len(makers) == 1:
+        facts.add(CPU_VENDOR, makers.pop(), raw.place())
     for cpu in topology.cpus:
         for pci in _below(cpu):
             devices.append(

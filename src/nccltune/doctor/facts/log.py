@@ -203,6 +203,12 @@ LOG_NVLINK_DOMAINS = fact(
     meaning="domains of several hosts into which NVLink joins the largest communicator; 0 if none",
     read="'MNNVL' in the 'nRanks' lines of the NCCL log",
 )
+LOG_CALLS_APART = fact(
+    "log.calls_apart",
+    list[str],
+    meaning="the first call of each communicator in which its ranks differ",
+    read="lines of NCCL_DEBUG_SUBSYS=COLL of the NCCL log",
+)
 LOG_GPU_NAMES = fact(
     "log.gpu_names",
     list[str],

@@ -17,7 +17,7 @@ TYPE_BYTES = (1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1)
 """The size of an element by the number of its `ncclDataType_t`."""
 
 _CALL = re.compile(
-    r"(?P<function>\w{1,40}): opCount [0-9a-f]{1,16} sendbuff \S{1,20} recvbuff \S{1,20} "
+    r"(?P<function>\w{1,40}): opCount (?P<op>[0-9a-f]{1,16}) sendbuff \S{1,20} recvbuff \S{1,20} "
     r"count (?P<count>\d{1,19}) datatype (?P<type>\d{1,3}) op \d{1,10} root -?\d{1,10} "
     r"comm (?P<comm>\S{1,20}) \[nranks=(?P<ranks>\d{1,9})\]"
 )
@@ -37,6 +37,7 @@ class LoggedCall(msgspec.Struct, frozen=True):
     - `communicator`: NCCL's id of the communicator, or its address in the process
     - `nodes`: 0 if the log has no line of the start of the communicator that names them
     - `process`: host, process id and device
+    - `op`: NCCL's number of the call in its communicator; calls of a group have the same
     """
 
     function: str
@@ -46,6 +47,7 @@ class LoggedCall(msgspec.Struct, frozen=True):
     ranks: int
     nodes: int
     process: str
+    op: int = 0
 
 
 def read_calls(file: BinaryIO) -> Iterator[tuple[int, LoggedCall | str]]:
@@ -81,5 +83,6 @@ def read_calls(file: BinaryIO) -> Iterator[tuple[int, LoggedCall | str]]:
                 int(call["ranks"]),
                 nodes.get(key, 0),
                 f"{process} [{device}]" if device.isdigit() else process,
+                int(call["op"], 16),
             ),
         )

@@ -146,7 +146,7 @@ def _half(printed: float) -> float:
 
 
 def rounding_by_hand(printed: float) -> float:
-    """Return the largest rounding error of a bandwidth that a person wrote with fewer digits."""
+    """Return the largest rounding error of a value that a person wrote with fewer digits."""
     return 0.505 if printed == round(printed) else 0.0505 if printed == round(printed, 1) else 0.0
 
 
@@ -155,4 +155,6 @@ def _slack(time_us: float, printed: float) -> float:
     # Times are rounded to 0.01 us below 100 us, and to 0.05 % or better above. From 10 s on they
     # have two digits.
     rough = 0.005 / time_us if time_us < 100 else 5.1e-4 if time_us < 1e7 else 0.06
+    # A script or a person may have kept fewer digits.
+    rough = max(rough, rounding_by_hand(time_us) / time_us)
     return _half(printed) * 1.01 + 1.02 * rough * printed

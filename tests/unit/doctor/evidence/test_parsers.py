@@ -6,7 +6,7 @@ import pytest
 from nccltune.doctor.evidence.kinds import kinds_of
 from nccltune.doctor.evidence.parsers.copies import copy_ranges, parse_copies
 from nccltune.doctor.evidence.parsers.ethtool import parse_ethtool
-from nccltune.doctor.evidence.parsers.gids import parse_show_gids
+from nccltune.doctor.evidence.parsers.gids import parse_devinfo_gids, parse_show_gids
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.imex import parse_imex
 from nccltune.doctor.evidence.parsers.interfaces import parse_interfaces
@@ -404,6 +404,15 @@ def test_gids() -> None:
     assert (local.link_local, local.type) == (True, "RoCE v1")
     assert (mapped.link_local, mapped.index) == (False, 3)
     assert parse_show_gids(texts.GIDS).unread == 0
+    local, routed, other = parse_devinfo_gids(
+        "hca_id: mlx5_0\n\tport:\t1\n\t\tGID[  1]:\t\tfe80::ac0:ebff:fe11:7aa, RoCE v2\n"
+        "\t\tGID[  3]:\t\t::ffff:10.99.12.6, RoCE v2\n\t\tGID[  4]:\t\t::, RoCE v1\n"
+        "hca_id: mlx5_1\n\tport:\t2\n"
+        "\t\tGID[  0]:\t\tfe80:0000:0000:0000:0ac0:ebff:fe11:07aa, RoCE v1\n"
+    ).records
+    assert (local.hca, local.index, local.link_local) == ("mlx5_0", 1, True)
+    assert routed.gid == "0000:0000:0000:0000:0000:ffff:0a63:0c06"
+    assert (other.hca, other.port, other.type) == ("mlx5_1", 2, "RoCE v1")
 
 
 def test_a_filtered_ethtool_has_the_interface_of_its_command() -> None:

@@ -13,6 +13,7 @@ from nccltune.doctor.evidence.parsers.pasted import parse_pci_lines
 from nccltune.doctor.evidence.parsers.rdma_ports import parse_rdma_ports
 from nccltune.doctor.examine import examine
 from nccltune.doctor.facts.gpu import GPU_P2P_TEST, GPUS, PeerTest
+from nccltune.doctor.facts.log import LOG_CALLS_APART
 from nccltune.doctor.facts.network import (
     NICS,
     RDMA_FABRIC_LINKS,
@@ -640,3 +641,39 @@ def test_df_of_another_folder(name: str, command: str, size: int | None, tmp_pat
     put(tmp_path, f"n1/{name}", command + table)
     (facts,) = folder_facts(tmp_path)
     assert facts.value(SHM_BYTES) == size
+
+
+def _call(rank: int, op: int, call: str, communicator: str = "a") -> str:
+    function, _, count = call.partition(" ")
+    return (
+        f"w{rank}:1{rank}:20 [{rank}] NCCL INFO {function}: opCount {op:x} sendbuff 0x7f0 recvbuff"
+        f" 0x7f0 count {count} datatype 7 op 0 root 0 comm 0x{communicator}{rank} [nranks=2]"
+        " stream 0x561\n"
+    )
+
+
+def _calls(first: list[str], second: list[str], communicator: str = "a") -> str:
+    return "".join(
+        _call(rank, op, call, communicator)
+        for rank, calls in enumerate((first, second))
+        for op, call in enumerate(calls)
+        if call
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "apart"),
+    [
+        (
+            _calls(["AllReduce 8"] * 12, ["AllReduce 8"] * 11 + ["AllGather 3"]),
+            ["opCount b: w1:11 [1] calls AllGather of 3; w0:10 [0] calls AllReduce of 8"],
+        ),
+        (_calls(["AllReduce 8"] * 3, ["AllReduce 8"] * 2), []),  # One rank is ahead.
+        (_calls(["AllReduce 8", "AllReduce 9"], ["", "AllReduce 9"]), []),
+        (_calls(["Send 8"], ["Recv 8"]), []),
+        # Which parts belong together is unknown.
+        (_calls(["AllReduce 8"], ["AllReduce 9"]) + _calls(["Reduce 1"], ["Reduce 1"], "b"), []),
+    ],
+)
+def test_calls_in_which_ranks_differ(text: str, apart: list[str], tmp_path: Path) -> None:
+    assert pasted_facts(tmp_path, "run.log", text).value(LOG_CALLS_APART) == apart

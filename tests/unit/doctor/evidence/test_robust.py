@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nccltune.doctor.evidence.parsers.copies import parse_copies
 from nccltune.doctor.evidence.parsers.elf import exported_names
 from nccltune.doctor.evidence.parsers.ethtool import parse_ethtool
-from nccltune.doctor.evidence.parsers.gids import parse_show_gids
+from nccltune.doctor.evidence.parsers.gids import parse_devinfo_gids, parse_show_gids
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.imex import parse_imex
 from nccltune.doctor.evidence.parsers.interfaces import parse_interfaces
@@ -81,6 +81,7 @@ PARSERS: tuple[Callable[[str], Any], ...] = (
     parse_rdma_counters,
     parse_rdma_ports,
     parse_services,
+    parse_devinfo_gids,
     parse_show_gids,
     parse_status,
     parse_topo_matrix,

@@ -212,6 +212,13 @@ def test_times_that_cannot_be(bad: str) -> None:
     assert "float" in read.report.first_unreadable[0].text
 
 
+def test_a_time_with_fewer_digits_is_not_edited() -> None:
+    # 131072 B in 23.16 us are 5.66 GB/s, in the 23.2 us of a script that rounds 5.65.
+    read = text(Made((Point(131072, 23.16, 23.16),)).text().replace("23.16", " 23.2"))
+    assert [sample.time_us for sample in read.samples] == [23.2, 23.2]
+    assert "bandwidth_mismatch" not in read.flags
+
+
 @pytest.mark.parametrize("era", ["old", "2.13", "2.17"])
 def test_an_edited_algorithm_bandwidth(era: str) -> None:
     made = MADE.with_(era=era)

@@ -69,6 +69,8 @@ WORDS: dict[str, tuple[str, ...]] = {
     "custom_all_reduce": ("Failed: Cuda error",),
     "device": ("invalid device ordinal", "cudaErrorInvalidDevice", "both on CUDA device",
         "required GPUs exceeds the total number", "larger than the number of available GPUs"),
+    "peer_limit": ("CUDA_ERROR_TOO_MANY_PEERS", "cudaErrorTooManyPeers",
+        "peer mapping resources exhausted"),
     "gpu_fault": ("uncorrectable ECC error", "cudaErrorECCUncorrectable",
         "CUDA_ERROR_ECC_UNCORRECTABLE", "unspecified launch failure", "illegal memory access",
         "illegal instruction was encountered", "uncorrectable NVLink error",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse `show_gids` of MLNX_OFED (mlnx-tools): the GIDs of RoCE ports."""
+"""Parse the GIDs of RoCE ports: `show_gids` of MLNX_OFED (mlnx-tools), and `ibv_devinfo -v`."""
 
+import ipaddress
 import re
 
 from nccltune.doctor.evidence.parsers.text import Parsed, lines_of
@@ -10,6 +11,10 @@ _GID = r"(?:[0-9a-fA-F]{4}:){7}[0-9a-fA-F]{4}"
 _ROW = re.compile(
     rf"^(?P<hca>[\w.-]{{1,64}})\s+(?P<port>\d{{1,3}})\s+(?P<index>\d{{1,5}})\s+(?P<gid>{_GID})"
     r"(?:\s+\d{1,3}(?:\.\d{1,3}){3})?(?:\s+(?P<type>v1|v2))?(?:\s+(?P<netdev>[\w.@-]+))?\s*$"
+)
+_LISTED = re.compile(
+    r"\s*(?:hca_id:\s*(?P<hca>[\w.-]{1,64})|port:\s*(?P<port>\d{1,3})"
+    r"|GID\[ *(?P<index>\d{1,5})\]:\s*(?P<gid>[\da-fA-F:.]{2,45}), *(?P<type>RoCE v[12]))\s*$"
 )
 _TYPES = {"v1": "RoCE v1", "v2": "RoCE v2"}
 
@@ -39,3 +44,21 @@ def parse_show_gids(text: str) -> Parsed[GidEntry]:
         elif not line.startswith(("DEV", "---", "n_gids_found")):
             unread += 1
     return Parsed(gids, unread)
+
+
+def parse_devinfo_gids(text: str) -> Parsed[GidEntry]:
+    """Parse the GIDs in the output of `ibv_devinfo -v`; its other lines are not counted."""
+    gids: list[GidEntry] = []
+    hca, port = "", 1
+    for _, line in lines_of(text):
+        match = _LISTED.match(line)
+        if match is None:
+            continue
+        hca, port = match["hca"] or hca, int(match["port"] or port)
+        try:
+            gid = ipaddress.IPv6Address(match["gid"] or "::").exploded
+        except ValueError:
+            continue
+        if hca and is_gid(gid):
+            gids.append(gid_entry(hca, port, int(match["index"]), gid, match["type"]))
+    return Parsed(gids, 0)

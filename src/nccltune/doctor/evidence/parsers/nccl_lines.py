@@ -30,6 +30,8 @@ _AT = re.compile(r"NCCL (INFO|WARN) ?")
 _WRITER = re.compile(rf"{NO_TIME}(?P<writer>[^\s:]+:\d+:\d+) ")
 # Matches a channel of a graph: ` 0 : GPU/0-60 GPU/0-70`.
 _ROW = re.compile(r" ?\d+ : ")
+# Matches the mask of one CPU. Other masks are noise.
+_ONE_CPU = re.compile(r"Setting affinity for GPU \d+ to (?:0+,)*0*[1248]0*(?:,0+)*$")
 _POINTER = re.compile(r"0x[0-9a-f]{9,}")
 # Messages that are not parsed. NCCL prints thousands of them, one for each rank, channel or path,
 # and no rule uses them.
@@ -118,7 +120,8 @@ def parse_nccl_lines(text: str) -> NcclLines:
         is_early = " via " in message and message.startswith("Ring ")
         if (is_early or not message.startswith(_UNREAD)) and not _ROW.match(message):
             _take(state, number, times, message)
-        if warn or not (message.startswith(_NOISE) or _ROW.match(message)):
+        is_noise = message.startswith(_NOISE) and not _ONE_CPU.match(message)
+        if warn or not (is_noise or _ROW.match(message)):
             _note(state, number, times, warn, message)
     if state.has_channels:
         _channels(state, lines)

@@ -309,6 +309,9 @@ def _cuda_kind(said: str | None, words: str, file: str) -> str:
     number = int(said or 0)
     if number in _CAPTURE or "captur" in words:
         return "capture"
+    # The symbols that this file looks up are NCCL's kernels.
+    if "named symbol not found" in words and file.endswith("enqueue.cc"):
+        return "no_kernel"
     if not number:
         known = ((code, text) for code, (text, _) in _CUDA_ERRORS.items() if text)
         number = next((code for code, text in known if text in words), 0)
