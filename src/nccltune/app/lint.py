@@ -40,7 +40,7 @@ from nccltune.launch_lint.options import (
 )
 from nccltune.launch_lint.pasted import unnumbered
 from nccltune.launch_lint.peers import judge_cluster, judge_peers
-from nccltune.launch_lint.read import starts_something
+from nccltune.launch_lint.read import NothingToCheckError, starts_something
 from nccltune.launch_lint.source import FoundCommand
 from nccltune.launch_lint.stated import (
     checked_alone,
@@ -196,7 +196,7 @@ def lint(request: LintRequest) -> Linted:
                 topologies += _xml_files(path)
             else:
                 linted.launches.append(_lint_file(path, site, flavors))
-        except InputError as raised:
+        except NothingToCheckError as raised:
             # One of several files need not be one that can be checked.
             refused.append(raised)
             skipped = note("not-checked", f"not checked: {raised.message}")
@@ -251,7 +251,7 @@ def recognise(path: Path) -> LintKind:
     if not plain and path.suffix in (".conf", ".csv"):
         return LintKind.CONFIGURATION
     what = "is empty" if not text.strip() else "is of no known kind"
-    raise InputError(what, where=str(path), hint=_KNOWN)
+    raise NothingToCheckError(what, where=str(path), hint=_KNOWN)
 
 
 def _recognise_folder(path: Path) -> LintKind:

@@ -40,7 +40,8 @@ def judge_peers(checks: Sequence[LaunchCheck]) -> Iterator[LaunchFinding]:
             continue
         values = [whole_number(rank.value) for rank in ranks if rank is not None]
         first = ranks[0]
-        alike = len({_without_ends(command) for command in commands}) == 1
+        # What differs in more may be another attempt.
+        alike = len({_without_address(command) for command in commands}) == 1
         if len(set(values)) == 1 and alike and first is not None:
             yield error(
                 "peers-rank",
@@ -88,17 +89,18 @@ def _meeting(commands: Sequence[LaunchCommand]) -> Iterator[LaunchFinding]:
             yield error("peers-sizes", f"the nodes have {meaning} parallel sizes of {shown}")
 
 
-def _without_ends(command: LaunchCommand) -> tuple[str, ...]:
-    """Return the options of a command without addresses and ports."""
-    ends = ("master_addr", "master_port", "rdzv_endpoint")
-    return tuple(option.text for option in command.options if option.meaning not in ends)
+def _without_address(command: LaunchCommand) -> tuple[str, ...]:
+    """Return the options of a command, of addresses only what they mean."""
+    ends = ("master_addr", "rdzv_endpoint")
+    return tuple(o.meaning if o.meaning in ends else o.text for o in command.options)
 
 
 def _end(command: LaunchCommand) -> tuple[str, str]:
     """Return the host and the port at which a command's nodes meet, "" for one that is unknown."""
     option = command.last("rdzv_endpoint") or command.last("master_addr")
     port = command.last("master_port")
-    host, _, own = option.value.partition(":") if option is not None else ("", "", "")
+    given = option.value if option is not None else ""
+    host, _, own = given.rpartition(":") if ":" in given else (given, "", "")
     own = own or (port.value if port is not None else "")
     return "" if is_open(host) else host, own if own.isdigit() else ""
 

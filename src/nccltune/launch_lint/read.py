@@ -118,6 +118,10 @@ def script_of(words: Sequence[Word]) -> str | None:
     return next((t for t in (texts if runs else texts[:1]) if _SCRIPT.fullmatch(t)), None)
 
 
+class NothingToCheckError(InputError):
+    """A text or file holds nothing that is checked."""
+
+
 def no_launcher(lines: Iterable[Line] = ()) -> InputError:
     """Return the error for a text with neither a launcher nor a program of nccl-tests.
 
@@ -126,11 +130,11 @@ def no_launcher(lines: Iterable[Line] = ()) -> InputError:
     scripts = [name for line in lines if (name := script_of(line.words)) is not None]
     if scripts:
         names = ", ".join(dict.fromkeys(scripts[:4]))
-        return InputError(
+        return NothingToCheckError(
             f"no launch command is in this text; what {names} starts was not followed",
             hint="check the file that has the launcher: nccltune lint FILE",
         )
-    return InputError(
+    return NothingToCheckError(
         "no launch command is in this text",
         hint="looked for mpirun, mpiexec, prterun, srun, torchrun, deepspeed, accelerate launch,"
         " horovodrun, flux run, jsrun, aprun and the programs of nccl-tests; for a file, give its"

@@ -19,13 +19,14 @@ _TOKEN = re.compile(r"([\"'])</?[a-z_|]+/?>\1")
 _CUT = re.compile(r"((?:NCCL|UCX|CUDA|TORCH_NCCL|RCCL|FI|HSA|OMP)_[A-Z0-9_]+)=")
 """A setting whose value a blank cuts off: `-x NCCL_IB_HCA= mlx5_0`."""
 _CUT_OFF = re.compile(
-    r"-?\d+|[A-Z][A-Z\d,:]*|[\^=]?\w[\w:]*(?:,\^?[\w:]+)+|[\^=]\w+|\S+\.(?:xml|txt|log|conf|so)"
-    r"|(?:mlx\d|bnxt|hfi\d|roce|eth|ens|enp|eno|ib|bond|lo)[\w:]*"
+    r"-?\d+|INFO|WARN|TRACE|[Rr]ing|[Tt]ree|LL(?:128)?|[Ss]imple|PIX|PXB|PHB|SYS|LOC|NVL|[\^=]\w+"
+    r"|[\^=]?\w[\w:]*(?:,\^?[\w:]+)+|\S+\.(?:xml|txt|log|conf|so)|lo"
+    r"|(?:mlx|bnxt_re|hfi|roce|eth|ens|enp|eno|ib|bond)\d[\w:]*"
 )
 """A value that no program has as its name."""
 _CUT_EXPORT = re.compile(
     r"^[ \t]*(?:[$>] )?export[ \t]+([A-Z]\w{3,})(=[ \t]+|[ \t]+=[ \t]*)"
-    r"([^\s=;&|#)][^\s=]*)[ \t]*$",
+    r"(?![A-Z]\w*_\w*[ \t]*$)([^\s=;&|#)][^\s=]*)[ \t]*$",
     re.M,
 )
 

@@ -217,6 +217,8 @@ WRONG = [
     (f"{TWO} -x NCCL_DEBUG = INFO {G1}", "value-as-program"),
     (f"{TWO} -x NCCL_IB_HCA= mlx5_0,mlx5_1 {G1}", "setting-cut"),
     (f"NCCL_TOPO_FILE= /opt/vm.xml {TWO} {G1}", "setting-cut"),
+    (f"{TWO} -x NCCL_DEBUG= INFO {G1}", "setting-cut"),
+    (f"{TWO} -x NCCL_SOCKET_IFNAME= eth0 {G1}", "setting-cut"),
     (f"mpirun -np 16 -N 16 -H a:8,b:8 {G1}", "too-few-slots"),
     (f"mpirun -H a:8,b:8 {G1} -n 16 -N 8", "option-behind-program"),
     (f"{G8} -np 8", "option-behind-program"),

@@ -45,7 +45,22 @@ def test_a_nic_by_the_place_on_the_node_is_found(text: str) -> None:
         "b) export NCCL_IB_HCA=mlx5_4 ;;\nesac\nlocal_rank=$SLURM_LOCALID\n",
         "if [ $LOCAL_RANK = 0 ]; then\n  export NCCL_IB_HCA=mlx5_0\nfi\n",
         "case $SLURM_LOCALID in 0) A=1 ;; esac\n",
+        'HCA=$(cat /etc/hca); echo "rank $SLURM_LOCALID"\nexport NCCL_IB_HCA=$HCA\n',
+        "export HCA=mlx5 CUDA_VISIBLE_DEVICES=$SLURM_LOCALID\nexport NCCL_IB_HCA=$HCA\n",
+        'if [ "$LOCAL_RANK" = 0 ]; then echo start; fi\nif [ "$CLUSTER" = a ]; then\n'
+        "export NCCL_IB_HCA=mlx5_0\nelse\nexport NCCL_IB_HCA=mlx5_2\nfi\n",
+        'case "$SLURM_LOCALID" in 0) echo first;; esac\n'
+        "[ -d /a ] && export NCCL_IB_HCA=mlx5_0\n[ -d /b ] && export NCCL_IB_HCA=mlx5_1\n",
+        "OUT=/out/$SLURM_LOCALID\nexport NCCL_IB_HCA=${OUT:+mlx5}\n",
     ],
 )
 def test_a_nic_that_is_chosen_otherwise_is_not(text: str) -> None:
     assert not list(nics_by_rank(text))
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "text", [" " * 100_000, "case $LOCAL_RANK in\n" * 20_000, "a=$((" * 20_000]
+)
+def test_long_texts_take_seconds(text: str) -> None:
+    assert not list(nics_by_rank(f"{text}\nNCCL_IB_HCA=mlx5_0"))

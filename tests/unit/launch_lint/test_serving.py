@@ -8,6 +8,7 @@ import pytest
 
 from nccltune.app.lint import Linted, LintRequest, lint
 from nccltune.launch_lint.starts import starts
+from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
 
 
@@ -137,6 +138,8 @@ TORCHRUN = "torchrun --nnodes=2 --nproc_per_node=8 --master_addr={} --node_rank=
         ([TORCHRUN.format("10.0.0.1", 0), TORCHRUN.format("10.0.0.2", 0)], ["peers-rank"]),
         ([f"{SGLANG} 0 --dist-init-addr a:1", f"{SGLANG} 0 --dist-init-addr b:1 --port 2"], []),
         ([f"{SGLANG} 0 --dist-init-addr a:1", f"{SGLANG} 0 --dist-init-addr b:1"], ["peers-rank"]),
+        # Another attempt, with a port.
+        ([TORCHRUN.format("a", 0), TORCHRUN.format("a --master_port 12", 0)], []),
         # One example of two jobs, each with its first node.
         ([TORCHRUN.format("a", 0), TORCHRUN.format("a", 0).replace("t.py", "u.py")], []),
         ([f"{SGLANG} 0 --dist-init-addr a:5000", f"{SGLANG} 1 --dist-init-addr a:5000"], []),
@@ -179,6 +182,9 @@ def test_one_of_several_files_need_not_have_a_command(tmp_path: Path) -> None:
     linted = lint(LintRequest([str(tmp_path / "a.txt"), str(tmp_path / "b.sh")]))
     assert [bool(launch.commands) for launch in linted.launches] == [True, False]
     assert linted.launches[1].findings[0].message.startswith("not checked: ")
+    (tmp_path / "c.yaml").write_text("kind: Pod\napiVersion: v1\nspec: {a: [1\n")
+    with pytest.raises(InputError, match="YAML"):
+        lint(LintRequest([str(tmp_path / "a.txt"), str(tmp_path / "c.yaml")]))
 
 
 @pytest.mark.parametrize(

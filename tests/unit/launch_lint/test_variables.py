@@ -237,7 +237,8 @@ def test_an_algorithm_for_sends(program: str, expected: bool) -> None:
 @pytest.mark.parametrize(
     ("program", "limit", "expected"),
     [("alltoall_perf", 10, "alltoall takes the next power of two of it, 16 channels"),
-     ("sendrecv_perf", 8, "of it, 8 channels"), ("all_reduce_perf", 10, "")],
+     ("sendrecv_perf", 3, "of it, 4 channels"), ("sendrecv_perf", 8, ""),
+     ("all_reduce_perf", 10, "")],
 )  # fmt: skip
 def test_channels_of_sends(program: str, limit: int, expected: str) -> None:
     found = _checked(f"mpirun -np 2 -x NCCL_MAX_NCHANNELS={limit} ./{program} -b 8 -e 1M -f 2")

@@ -11,10 +11,10 @@ from nccltune.formats.reading.table_header import column_of, joined_cells
 from nccltune.formats.text.delimited import cells_of, separators_of
 from nccltune.model.collective import Collective
 
+# Narrower types are mostly of the weights: what is reduced has 2 bytes there, too.
 _WIDTHS = {
     2: re.compile(r"(?<![a-z\d])(?:bf16|bfloat16|fp16|float16|half)(?![a-z\d])", re.IGNORECASE),
     4: re.compile(r"(?<![a-z\d])(?:fp32|float32)(?![a-z\d])", re.IGNORECASE),
-    1: re.compile(r"(?<![a-z\d])(?:fp8|float8|int8)", re.IGNORECASE),
 }
 _TOKENS = frozenset({"numtokens", "numtoken", "tokens", "ntokens", "ntok", "rows", "numrows", "m"})
 _HIDDEN = frozenset({"hidden", "hiddensize", "hiddendim", "hdim", "dim", "cols", "n"})

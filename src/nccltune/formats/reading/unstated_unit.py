@@ -39,6 +39,15 @@ _RULE = re.compile(r"[|:\-\s=+]*")
 _MAY_BE_RATE = re.compile(
     r"(?:bw|bandwidth|throughput|[GMK]i?[Bb](?:/s|ps)|flops|tok)", re.IGNORECASE
 )
+_OF_TIME = re.compile(
+    r"\b(?:latenc(?:y|ies)|tim(?:es?|ings?)|microsec\w*|faster|slower|speed-?ups?|t(?:ook|akes?))\b",
+    re.IGNORECASE,
+)
+_OF_OTHERS = re.compile(
+    r"(?<![\d ])(?<!\d )[KMGT]i?B\b|%|\b(?:memory|footprint|watts?|power|energy|percent|load"
+    r"|utili[sz]ation|occupancy|packets?|chunks?|messages|calls|tokens?|counts?)\b",
+    re.IGNORECASE,
+)
 _UNITS = (("(us)", 1.0), ("(ms)", 1e3), ("(s)", 1e6))
 
 _Curve = list[tuple[int, float]]
@@ -47,6 +56,9 @@ _Curve = list[tuple[int, float]]
 def unstated_unit(lines: Sequence[str]) -> str:
     """Return `(us)`, `(ms)` or `(s)` for the tables in a text without a unit; empty if unsure."""
     found = set[str]()
+    text = "\n".join(lines[:_MOST_LINES])
+    if _OF_TIME.search(text) is None or _OF_OTHERS.search(text):
+        return ""
     for curves in _tables(lines[:_MOST_LINES]):
         bends = [bend for bend in map(_bend, curves) if bend is not None]
         if min(bends, default=-1.0) < -_FLAT or max(bends, default=0.0) < _BENDS:

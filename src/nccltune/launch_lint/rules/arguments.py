@@ -443,11 +443,12 @@ def algorithm_of_sends(view: View, program: Program) -> Iterator[LaunchFinding]:
             "leave it out, or measure a collective that has one",
         )
     most = [v.value or "" for v in view.variables if v.name == "NCCL_MAX_NCHANNELS"][-1:]
-    if program.collective in SENDS and most and most[0].isdecimal() and (limit := int(most[0])):
+    limit = int(most[0]) if most and most[0].isdecimal() else 0
+    if program.collective in SENDS and limit & (limit - 1):
         yield note(
             "channels-of-sends",
             f"NCCL_MAX_NCHANNELS={limit} is for rings and trees: {program.collective} takes the"
-            f" next power of two of it, {1 << (limit - 1).bit_length()} channels at most",
+            f" next power of two of it, {1 << limit.bit_length()} channels at most",
             "limit sends and receives by NCCL_MAX_P2P_NCHANNELS, a power of two",
         )
 

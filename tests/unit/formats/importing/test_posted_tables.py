@@ -464,12 +464,24 @@ WITHOUT_UNITS = {
 }
 
 
-@pytest.mark.parametrize("name", WITHOUT_UNITS)
-def test_a_unit_that_nothing_states_is_the_only_one_that_can_be(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "of"),
+    [
+        *((name, "") for name in WITHOUT_UNITS),
+        ("microseconds", "; memory in MiB"),
+        ("microseconds", "; Watts drawn by GPU 0"),
+        ("microseconds", ": load of one core by the proxy"),
+        ("microseconds", ", packets"),
+    ],
+)
+def test_a_unit_that_nothing_states_is_the_only_one_that_can_be(
+    name: str, of: str, tmp_path: Path
+) -> None:
     first, second, factor = WITHOUT_UNITS[name]
     rows = zip(LADDER, first, second, strict=True)
-    found = one(tmp_path, TIMED + markdown(("Tensor Size", "pynccl", "symm"), *rows))
-    if factor is None:
+    head = f"All-reduce latency, 8 GPUs, 1 node{of}:\n"
+    found = one(tmp_path, head + markdown(("Tensor Size", "pynccl", "symm"), *rows))
+    if factor is None or of:
         assert not found.samples
         assert "no name or unit says" in (found.report.error or "")
     else:
