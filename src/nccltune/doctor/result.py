@@ -87,6 +87,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     known: tuple[str, ...] = ()
 
 
+_MOSTLY_EFFECTS = frozenset(("nccl-failed", "launcher-failed", "process-died", "peer-gone"))
+"""Rules on lines that seldom name the cause."""
+
+
 class Examination(msgspec.Struct, frozen=True, kw_only=True):
     """Complete result of an examination."""
 
@@ -96,10 +100,12 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[RuleResult, ...]
 
     def of(self, verdict: RuleVerdict) -> tuple[RuleResult, ...]:
-        """Return the rules with that verdict, highest severity first."""
+        """Return the rules with that verdict, highest severity first, causes before effects."""
         order = list(Severity)
         found = [judged for judged in self.rules if judged.verdict is verdict]
-        return tuple(sorted(found, key=lambda judged: order.index(judged.severity)))
+        return tuple(
+            sorted(found, key=lambda one: (order.index(one.severity), one.rule in _MOSTLY_EFFECTS))
+        )
 
     @property
     def is_wrong(self) -> bool:

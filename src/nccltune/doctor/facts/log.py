@@ -138,6 +138,14 @@ LOG_SETTINGS_APART = records(
 )
 
 
+LOG_HOST_VERSIONS = fact(
+    "log.host_versions",
+    list[str],
+    meaning="versions of NCCL with their hosts, if hosts differ in it",
+    read="'NCCL version' in the NCCL log",
+)
+
+
 class LogHang(FactRecord):
     """One record of the fact `log.hangs`."""
 

@@ -159,6 +159,13 @@ SHAPES = (
     ("nics_mixed", "transport/net_ib.cc:9 NET/IB : Can't merge net devices with different "
      "link_layer. i=1"),
     ("rdma_port", "transport/net_ib.cc:9 NET/IB : mlx5_2:1 Got async event : port error"),
+    ("rdma_port", "transport/net_ib.cc:9 NET/IB : mlx5_17:1 Got async error event: port error"),
+    ("rdma_port", "transport/net_ib/common.cc:9 NET/IB : mlx5_2:1 Got non-fatal async event: port "
+     "active(9)"),
+    ("rdma_event", "transport/net_ib/common.cc:9 NET/IB : mlx5_2:1 Got non-fatal async event: LID "
+     "change(11)"),
+    ("nic_fatal", "transport/net_ib/common.cc:9 NET/IB : mlx5_2:1 async fatal event: local "
+     "catastrophic error"),
     ("rdma_event", "transport/net_ib/common.cc:9 NET/IB : mlx5_2:1 async fatal event on QP (0x1)"),
     ("rdma_event", "transport/net_ib.cc:9 NET/IB : mlx5_2:1 GID table changed"),
     ("ofi", "nccl_net_ofi_rdma_init:78 NET/OFI OFI fi_getinfo() call failed: No data available"),
@@ -215,7 +222,7 @@ SHAPES = (
      "Error: Cannot allocate memory"),
     ("ofi", "platform_init:40 NET/OFI EFA provider requires at least libfabric version 1.22.0."),
     ("ofi_failed", "init_connect:274 NET/OFI Couldn't open CQ. RC: -22, ERROR: Invalid argument"),
-    ("effect", "create_plugin:259 NET/OFI aws-ofi-nccl initialization failed"),
+    ("net_plugin", "create_plugin:259 NET/OFI aws-ofi-nccl initialization failed"),
     ("ofi_failed", "cm:12 NET/OFI CM connect failed: x"),
     ("ofi_failed", "rdma:12 NET/OFI Receiver eager queue full"),
     (WARNING, "freelist:12 NET/OFI MR cache destroyed while 3 memory segments still held"),

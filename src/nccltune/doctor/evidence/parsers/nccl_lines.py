@@ -20,6 +20,7 @@ from nccltune.formats.nccl_log.messages import (
     Setting,
     Version,
     read_message,
+    read_version,
     without_count,
 )
 from nccltune.formats.nccl_log.transports import Bootstrap, Connection, Nic, Nics
@@ -83,6 +84,7 @@ class _State:
         self.graphs: list[LogGraph] = []
         self.settings: dict[tuple[str, str], int] = {}
         self.version: str | None = None
+        self.told: str | None = None
         self.net: str | None = None
         self.bootstrap: str | None = None
         self.devices: dict[str, tuple[list[str], bool | None]] = {}
@@ -113,7 +115,12 @@ def parse_nccl_lines(text: str) -> NcclLines:
             version = VERSION_LINE.search(tail)
             if version is None:
                 continue
-            message, warn = tail[version.start() :], False
+            if version.start():
+                # A program's sentence, such as PyTorch's "NCCL error in: ..., NCCL version 2.28.9".
+                state.told = read_version(version["version"])
+                _note(state, first[tail], times, False, tail[version.start() :])
+                continue
+            message, warn = tail, False
         else:
             message, warn = without_count(tail[match.end() :]).rstrip(), match[1] == "WARN"
         number = first[tail]
@@ -224,7 +231,7 @@ def _result(state: _State) -> NcclLines:
         vias=state.vias,
         graphs=state.graphs,
         settings=[SettingLine(*key, line) for key, line in state.settings.items()],
-        version=state.version,
+        version=state.version or state.told,
         net=state.net,
         net_devices=in_use[0] if in_use is not None else None,
         relaxed_ordering=ib[1] if ib is not None else None,

@@ -130,7 +130,8 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"|NET/OFI Network does not support (?:communication using )?CUDA buffers", "rdma_gpu_memory"),
     ("", r"NET/OFI.*(?:fi_getinfo|protocol that worked|Only EFA provider|Insufficient Libfabric |"
      r"requires at least libfabric|(?:[Nn]o |Couldn't find |Could not find ).*providers?)", "ofi"),
-    ("", r"NET/OFI (?:\S+ initialization failed|Failed to initialize \w+ protocol)", "effect"),
+    ("", r"NET/OFI (?:\S+ initialization failed|Failed to initialize \w+ protocol)",
+     "net_plugin"),
     ("", r"::\w+:cq:.*<warn>.*\berr\b", "ofi_failed"),
     ("", r":cxi:.*<warn>.*(?:[Ff]ail|[Ee]rror|[Uu]nable|[Cc]annot|not recovered|[Ff]low control)",
      "ofi_failed"),
@@ -159,7 +160,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"(?:in|im)compatible (?:devices|with the local)|link_layer", "nics_mixed"),
     ("", r"NET/g?IB.*(?:async|event).*(?:work queue error|access violation)", "rdma_queue_event"),
     ("", r"local catastrophic error", "nic_fatal"),
-    ("", r"NET/g?IB.*async event ?: ?port error", "rdma_port"),
+    ("", r"NET/g?IB.* async .*event ?: ?port (?:error|active)", "rdma_port"),
     ("", r"NET/g?IB.*(?:Got async|async fatal|non-fatal async|GID table changed|unknown event)",
      "rdma_event"),
     ("", r"^MNNVL \(cliqueSize", "imex"),
