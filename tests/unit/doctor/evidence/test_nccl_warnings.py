@@ -228,6 +228,7 @@ SHAPES = (
     (WARNING, "freelist:12 NET/OFI MR cache destroyed while 3 memory segments still held"),
     ("tcpx", "connect.cc:700 update flow steering rule: local 192.0.2.1 <- remote 192.0.2.2, "
      "failed against receive-datapath-manager: x"),
+    ("tcpx", "plugin/net.cc:9 NCCL_DEVICE_UNPACK plugin has incompatible version 7, not using it"),
     ("tcpx", "net_tcpx.cc:90 get_gpumem_dmabuf_pages_fd() failed!"),
     ("tcpx", "tcpx.h:400 fatal, rx data landed on host memory 2 times"),
     ("tcpx", "fastrak.cc:9 NET/FasTrak 2026-03-01: Failed to initialize LLCM: x"),
