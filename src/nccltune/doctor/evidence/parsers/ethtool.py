@@ -22,9 +22,10 @@ _FIELD = re.compile(
 )
 _MODES = re.compile(r"^\s+(?:(?P<label>[A-Z][\w -]*):)?(?P<modes>(?:\s+\d+base\w+/\w+)+)\s*$")
 _COUNTER = re.compile(r"^\s+(?P<name>[\w.\[\] -]{1,64}?): +(?P<value>\d{1,20})\s*$")
-# Counters of loss or congestion, with the names of mlx5, bnxt_en, ice, ena, gve.
+# Counters of loss or congestion, with the names of mlx5, bnxt_en, ice, ena, gve; and bytes by class.
 _WANTED = re.compile(
-    r"discard|drop|pause|ecn|cnp|out_of_buffer|pfc|\bcrc\b|allowance_exceeded|link_down",
+    r"discard|drop|pause|ecn|cnp|out_of_buffer|pfc|\bcrc\b|allowance_exceeded|link_down"
+    r"|^rx_prio\d_bytes",
     re.IGNORECASE,
 )
 # Counters of a single queue are ignored, because a separate counter has the sum of all queues.
@@ -71,6 +72,11 @@ def parse_ethtool(text: str) -> Ethtool:
             unnamed += not name
         elif line[0] not in " \t" and ":" not in line:
             unread += 1
+    for reading in readings:
+        for nic, counter in list(reading):
+            # Of use beside those of the other priorities, also where these are 0.
+            if counter == "rx_prio0_bytes" and (nic, "rx_prio1_bytes") not in reading:
+                del reading[nic, counter]
     return Ethtool(found, readings, unread)
 
 
