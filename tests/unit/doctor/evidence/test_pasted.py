@@ -569,6 +569,11 @@ def _log(*messages: str) -> str:
             "The network plugin did not start",
         ),
         (
+            _log("NCCL INFO Using network FastSocket"),
+            "sockets-between-nodes",
+            "Google FastSocket is TCP",
+        ),
+        (
             _log("NCCL INFO Using network Socket"),
             "sockets-between-nodes",
             "NCCL_IB_DISABLE=1, NCCL_NET=Socket, or",

@@ -144,7 +144,8 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"interfaces? found|no cuDevices|failed to (?:initialize|connect|get pci)|"
      r"initialization failed|FasTrak index|version mismatch|version is unsupported))"
      r"|receive-datapath-manager|no flow steering|get_gpumem_dmabuf_pages_fd\(\) failed"
-     r"|unmatching unpack versions|NCCL_DEVICE_UNPACK|\bfatal, .*(?:no cmsg|no data|landed on host)", "tcpx"),
+     r"|unmatching unpack versions|NCCL_DEVICE_UNPACK"
+     r"|\bfatal, .*(?:no cmsg|no data|landed on host)", "tcpx"),
     (r"sharp", "", "sharp"),
     ("", r"\bSHARP\b(?! \(NVLS\))|Cannot initialize CollNet", "sharp"),
     ("", r"[hH]ipIpc\w+ failed", "rocm_peer"),
