@@ -103,9 +103,8 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
         """Return the rules with that verdict, highest severity first, causes before effects."""
         order = list(Severity)
         found = [judged for judged in self.rules if judged.verdict is verdict]
-        return tuple(
-            sorted(found, key=lambda one: (order.index(one.severity), one.rule in _MOSTLY_EFFECTS))
-        )
+        found.sort(key=lambda judged: judged.rule in _MOSTLY_EFFECTS)
+        return tuple(sorted(found, key=lambda judged: order.index(judged.severity)))
 
     @property
     def is_wrong(self) -> bool:

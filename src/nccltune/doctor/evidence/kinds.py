@@ -448,7 +448,6 @@ def _machines(
     lines: set[bytes] = set()
     end = 0
     for match in _ONCE[item].finditer(data):
-        # The interface of a device may differ between machines.
         line = data[match.start() : data.find(b"\n", match.end())].partition(b"==>")[0]
         before, end = data[end : match.start()], match.end()
         if item == "topo" and _TOPO_PCI.search(before) is not None:

@@ -139,10 +139,7 @@ LOG_SETTINGS_APART = records(
 
 
 LOG_HOST_VERSIONS = fact(
-    "log.host_versions",
-    list[str],
-    meaning="versions of NCCL with their hosts, if hosts differ in it",
-    read="'NCCL version' in the NCCL log",
+    "log.host_versions", list[str], meaning="hosts by version", read="versions in the NCCL log"
 )
 
 

@@ -272,11 +272,7 @@ read_repeated_message = lru_cache(maxsize=_REMEMBERED)(read_message)
 
 
 def read_version(text: str) -> str:
-    """Return a version of NCCL. Old releases of PyTorch read the number 21003 as 21.0.3.
-
-    >>> read_version("21.0.3"), read_version("2.28.9")
-    ('2.10.3', '2.28.9')
-    """
+    """Return a version of NCCL. Old releases of PyTorch read the number 21003 as 21.0.3."""
     major, minor, patch = map(int, text.split("."))
     code = major * 1000 + minor * 100 + patch
     return f"{code // 10000}.{code // 100 % 100}.{code % 100}" if 20 <= major < 30 else text

@@ -70,10 +70,8 @@ class SharedSettings:
         if (match := _SETTING.search(message)) is not None:
             if _SHARED.fullmatch(match["name"]):
                 self._settings[match["name"]].setdefault(process, match["value"])
-        elif (match := _VERSION.match(message)) is not None:
-            self._settings[VERSION].setdefault(process, match["value"])
-        elif (match := _NETWORK.match(message)) is not None:
-            self._settings[NETWORK].setdefault(process, match["value"])
+        elif (match := _VERSION.match(message) or _NETWORK.match(message)) is not None:
+            self._settings[mark.strip()].setdefault(process, match["value"])
         elif (match := _RANK.search(message)) is not None:
             ranks = self._ranks[match["id"] or "", int(match["ranks"])]
             before = ranks.setdefault(int(match["rank"]), process)
@@ -117,26 +115,21 @@ class SharedSettings:
                     found.setdefault(name, SettingApart(name, "; ".join(words)))
         return list(found.values()) if communicators else None
 
-    def nodes(self) -> int | None:
-        """Return the number of hosts of the largest communicator whose ranks are all there."""
-        whole = [
-            (size, len({host for host, _ in ranks.values()}))
-            for (_, size), ranks in self._ranks.items()
-            if len(ranks) == size and -1 not in ranks
-        ]
-        return max(whole)[1] if whole else None
+    def nodes(self) -> int:
+        """Return the hosts of the largest communicator whose ranks are all there, 0 without one."""
+        ranks = ((size, of) for (_, size), of in self._ranks.items() if len(of) == size)
+        whole = [(size, len({at[0] for at in of.values()})) for size, of in ranks if -1 not in of]
+        return max(whole, default=(0, 0))[1]
 
     def host_versions(self) -> list[str] | None:
         """Return the versions of NCCL, and the hosts of each, if they differ. None with less than
         two hosts, with two versions on one, and where communicators say who belongs together."""
-        of: dict[str, set[str]] = defaultdict(set)
-        for (host, _), version in self._settings[VERSION].items():
-            of[host].add(version)
-        if self._ranks or len(of) < 2 or any(len(versions) > 1 for versions in of.values()):
-            return None
+        pairs = dict.fromkeys((at, text) for (at, _), text in self._settings[VERSION].items())
         hosts: dict[str, list[str]] = defaultdict(list)
-        for host, (version,) in of.items():
+        for host, version in pairs:
             hosts[version].append(host)
+        if self._ranks or len(pairs) < 2 or len({host for host, _ in pairs}) < len(pairs):
+            return None
         said = [f"{version}: {', '.join(some[:_SHOWN])}" for version, some in hosts.items()]
         return said if len(said) > 1 else []
 
@@ -166,9 +159,7 @@ def shared_settings(text: str) -> SharedSettings:
 
 def _read(line: str) -> tuple[Process, str] | None:
     writer = find_log_line(line[:_LONGEST].partition("\n")[0])
-    if writer is None:
-        return None
-    return (writer["host"], writer["pid"]), writer.string[writer.end() :]
+    return writer and ((writer["host"], writer["pid"]), writer.string[writer.end() :])
 
 
 def _words(some: list[int], of: dict[int, Process]) -> str:

@@ -66,17 +66,14 @@ def parse_ethtool(text: str) -> Ethtool:
         elif (match := _COUNTER.match(line)) is not None:
             counter = match["name"].strip()
             wanted = _WANTED.search(counter) and not _PER_QUEUE.search(counter)
+            # The bytes of a priority are of use beside those of the others, which may be 0.
+            wanted = wanted and (counter[8:] != "_bytes" or "rx_prio1_bytes" in text)
             if wanted and (name or unnamed < 2):
                 add_reading(readings, (name or _UNNAMED, counter), int(match["value"]))
         elif line.startswith("NIC statistics:"):
             unnamed += not name
         elif line[0] not in " \t" and ":" not in line:
             unread += 1
-    for reading in readings:
-        for nic, counter in list(reading):
-            # Of use beside those of the other priorities, also where these are 0.
-            if counter == "rx_prio0_bytes" and (nic, "rx_prio1_bytes") not in reading:
-                del reading[nic, counter]
     return Ethtool(found, readings, unread)
 
 

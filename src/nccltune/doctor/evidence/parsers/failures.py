@@ -46,13 +46,12 @@ _ALSO_FINE = re.compile(
     r"|^\s*(?:sudo: unable to resolve|curl: \(|wget: |fatal: unable to access)"
     r"|lib(?:nvinfer|[nr]ccl-?(?:net|tuner|profiler|env))\S*\.so\S*: cannot open shared object"
 )
-# Kubernetes shows these as a value; in a sentence they tell of one.
-_POD_TOLD = re.compile(r"\b[a-z]+ [a-z]+ (?:\w+BackOff|ErrImagePull)\b")
 # A person tells what was: words that no tool prints, or two that tools seldom print. What a program
 # printed, with a time, a level or a place in its code, may stand in the same line.
 _TELLS = re.compile(
     r"\b(?:I|he|she|our|my|admins?|said|says|told|yesterday"
     r"|(?:last|this) (?:week|month|year|night)|ago|rebooted|colleagues?)\b"
+    r"|\b[a-z]+ [a-z]+ (?:\w+BackOff|ErrImagePull)\b"
 )
 _OFTEN_TELLS = re.compile(
     r"\b(?:[Ww]e|[Tt]hey|was|were|had|did|saw|seen|never|happen(?:s|ed)?|once|since|replaced|fixed"
@@ -148,9 +147,7 @@ def _is_prose(line: str) -> bool:
     """Return whether a person tells of a failure: `The admin said he saw Xid 79 last week`."""
     if _BY_PROGRAM.search(line) or any(word in line for word in _PHRASES):
         return False
-    if _TELLS.search(line) is not None or _POD_TOLD.search(line) is not None:
-        return True
-    return len(set(_OFTEN_TELLS.findall(line))) > 1
+    return _TELLS.search(line) is not None or len(set(_OFTEN_TELLS.findall(line))) > 1
 
 
 def _beside(text: str) -> dict[int, str]:

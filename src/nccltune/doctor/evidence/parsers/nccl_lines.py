@@ -84,7 +84,6 @@ class _State:
         self.graphs: list[LogGraph] = []
         self.settings: dict[tuple[str, str], int] = {}
         self.version: str | None = None
-        self.told: str | None = None
         self.net: str | None = None
         self.bootstrap: str | None = None
         self.devices: dict[str, tuple[list[str], bool | None]] = {}
@@ -117,7 +116,7 @@ def parse_nccl_lines(text: str) -> NcclLines:
                 continue
             if version.start():
                 # A program's sentence, such as PyTorch's "NCCL error in: ..., NCCL version 2.28.9".
-                state.told = read_version(version["version"])
+                state.version = state.version or read_version(version["version"])
                 _note(state, first[tail], times, False, tail[version.start() :])
                 continue
             message, warn = tail, False
@@ -231,7 +230,7 @@ def _result(state: _State) -> NcclLines:
         vias=state.vias,
         graphs=state.graphs,
         settings=[SettingLine(*key, line) for key, line in state.settings.items()],
-        version=state.version or state.told,
+        version=state.version,
         net=state.net,
         net_devices=in_use[0] if in_use is not None else None,
         relaxed_ordering=ib[1] if ib is not None else None,
