@@ -87,6 +87,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     known: tuple[str, ...] = ()
 
 
+_MOSTLY_EFFECTS = frozenset(("nccl-failed", "launcher-failed", "process-died", "peer-gone"))
+"""Rules on lines that seldom name the cause."""
+
+
 class Examination(msgspec.Struct, frozen=True, kw_only=True):
     """Complete result of an examination."""
 
@@ -96,9 +100,10 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[RuleResult, ...]
 
     def of(self, verdict: RuleVerdict) -> tuple[RuleResult, ...]:
-        """Return the rules with that verdict, highest severity first."""
+        """Return the rules with that verdict, highest severity first, causes before effects."""
         order = list(Severity)
         found = [judged for judged in self.rules if judged.verdict is verdict]
+        found.sort(key=lambda judged: judged.rule in _MOSTLY_EFFECTS)
         return tuple(sorted(found, key=lambda judged: order.index(judged.severity)))
 
     @property

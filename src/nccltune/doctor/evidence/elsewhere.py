@@ -82,6 +82,10 @@ def read_elsewhere(paths: Sequence[Path]) -> dict[str, Facts] | None:
     ):
         return None
     evidence.host = visible(hosts[0]) if len(hosts) == 1 else visible(paths[0].name, 100)
+    if machines.pop(evidence.host, None) is not None:
+        own = others[evidence.host]  # It wrote the log, too.
+        for raw in (raw for name in own.names for raw in own.all(name)):
+            evidence.put(raw)
     return {evidence.host: facts_of(evidence), **machines}
 
 

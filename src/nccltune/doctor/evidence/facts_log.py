@@ -23,6 +23,7 @@ from nccltune.doctor.facts.log import (
     LOG_GPU_NAMES,
     LOG_GRAPHS,
     LOG_HANGS,
+    LOG_HOST_VERSIONS,
     LOG_INIT_TIMES,
     LOG_INTERFACES,
     LOG_LINES,
@@ -48,7 +49,7 @@ from nccltune.doctor.facts.results import RAS_CHECKS, TESTS, NcclTest, RasCheck
 from nccltune.doctor.facts.settings import NCCL_VERSION
 from nccltune.formats.nccl_log.calls import LoggedCall, read_calls
 from nccltune.formats.nccl_log.diagnostics import read_diagnostics
-from nccltune.formats.nccl_log.shared_settings import settings_apart
+from nccltune.formats.nccl_log.shared_settings import shared_settings
 from nccltune.formats.nccl_tests.json_results import read_json
 from nccltune.formats.nccl_tests.text import read_text
 from nccltune.formats.reading.context import Context, ReadOptions
@@ -158,7 +159,12 @@ def _starts(evidence: NodeEvidence, facts: Facts) -> None:
         whole = raws[0]._replace(data=b"\n".join(raw.data for raw in raws))
     found = evidence.parse(whole, parse_init)
     place = raws[0].place()
-    apart = evidence.parse(whole, settings_apart)
+    shared = evidence.parse(whole, shared_settings)
+    if (versions := shared.host_versions()) is not None:
+        facts.add(LOG_HOST_VERSIONS, versions, place)
+    if (nodes := shared.nodes()) > 1 and not facts.value(LOG_NODES):
+        facts.add(LOG_NODES, nodes, place)
+    apart = shared.apart()
     if apart is not None:
         facts.add(
             LOG_SETTINGS_APART,

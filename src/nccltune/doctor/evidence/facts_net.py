@@ -309,7 +309,7 @@ def _counters(evidence: NodeEvidence, facts: Facts) -> None:
     once += [
         SingleCounter(device=device, counter=counter, value=value)
         for (device, counter), value, before in (*pairs, *errors)
-        if before is None
+        if before is None and counter[8:] != "_bytes"
     ]
     # A collector reads each counter of a node, and many are above 0 on every healthy node.
     if once and not evidence.live and not evidence.has_index:

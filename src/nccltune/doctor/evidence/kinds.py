@@ -285,6 +285,7 @@ _TOPO_PCI = re.compile(rb"\btopo +(?:-\w+ +)*(?:-mp|--matrix_pci)\b")
 """The same matrix of the same machine, with PCIe alone."""
 _ONCE = {
     "nvidia-smi": _mark(rb"^\| NVIDIA-SMI "),
+    "rdma-link": _mark(rb"^\S+ +port +\d{1,3} +==>"),
     **{item: _BY_ITEM[item] for item in ("topo", "show_gids", "ibv_devinfo", "ibstat")},
 }
 """What one output of a tool has once, or once of each device."""
@@ -447,11 +448,11 @@ def _machines(
     lines: set[bytes] = set()
     end = 0
     for match in _ONCE[item].finditer(data):
-        line = data[match.start() : data.find(b"\n", match.end())]
+        line = data[match.start() : data.find(b"\n", match.end())].partition(b"==>")[0]
         before, end = data[end : match.start()], match.end()
         if item == "topo" and _TOPO_PCI.search(before) is not None:
             continue
-        if not starts or line in lines or not item.startswith("ib"):
+        if not starts or line in lines or not item.startswith(("ib", "rdma")):
             starts.append(match.start())
             lines = set()
         lines.add(line)

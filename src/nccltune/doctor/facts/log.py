@@ -138,6 +138,11 @@ LOG_SETTINGS_APART = records(
 )
 
 
+LOG_HOST_VERSIONS = fact(
+    "log.host_versions", list[str], meaning="hosts by version", read="versions in the NCCL log"
+)
+
+
 class LogHang(FactRecord):
     """One record of the fact `log.hangs`."""
 

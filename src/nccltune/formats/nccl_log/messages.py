@@ -271,6 +271,13 @@ read_repeated_message = lru_cache(maxsize=_REMEMBERED)(read_message)
 """`read_message` with a cache. Many ranks print the same messages."""
 
 
+def read_version(text: str) -> str:
+    """Return a version of NCCL. Old releases of PyTorch read the number 21003 as 21.0.3."""
+    major, minor, patch = map(int, text.split("."))
+    code = major * 1000 + minor * 100 + patch
+    return f"{code // 10000}.{code // 100 % 100}.{code % 100}" if 20 <= major < 30 else text
+
+
 def _read_start(message: str) -> Message | None:
     """Parse a line that NCCL logs at its start; return None for another line.
 
@@ -284,8 +291,8 @@ def _read_start(message: str) -> Message | None:
         nodes = int(match["nodes"]) if match["nodes"] is not None else None
         ended = " - Destroy" in message
         return Communicator(int(match["ranks"]), nodes, ended, int(match["rank"]))
-    if (match := VERSION_LINE.search(message)) is not None:
-        return Version(match["version"])
+    if (match := VERSION_LINE.match(message)) is not None:
+        return Version(read_version(match["version"]))
     if (match := _TUNER.search(message)) is not None:
         return TunerPlugin(match["name"] or match["early"] or "")
     if (match := _NETWORK.search(message)) is not None:

@@ -24,7 +24,8 @@ _SHARED = re.compile(
 _ALWAYS = re.compile(r"NCCL_(?:ALGO|PROTO|(?:CUMEM|MNNVL|NVLS)_ENABLE|IB_DISABLE|NET)")
 """Settings that every process logs that has them. Others are logged where they are needed."""
 _SETTING = re.compile(r"(?P<name>NCCL_\w{1,60}) set by environment to (?P<value>\S{1,80}?)\.?\s*$")
-_VERSION = re.compile(r"NCCL version (?P<value>\d[\w.+]{1,40})")
+# NCCL compares its version alone, not that of CUDA after it (+cuda12.8).
+_VERSION = re.compile(r"NCCL version (?P<value>\d[\w.]{1,40})(?:\+\w[\w.]{0,20})?")
 _NETWORK = re.compile(rf"{NETWORK} (?P<value>\w[\w /.-]{{0,40}}?)\s*$")
 _RANK = re.compile(
     r"\brank (?P<rank>\d{1,9}) nranks (?P<ranks>\d{1,9}) (?:.{0,160}?commId (?P<id>0x[0-9a-f]+))?"
@@ -33,6 +34,8 @@ _RANK = re.compile(
 _MARKS = ("Bootstrap", f"{VERSION} ", NETWORK, " set by environment to ", "- Init ")
 # Lines of points alone: a person left lines of the log out.
 _LEFT_OUT = re.compile(r"^[^\w\n.\u3002]{0,8}(?:\.{1,9}|\u2026|\u3002{2,9})[^\w\n]{0,8}$", re.M)
+# NCCL prints its version without host and process, too.
+_BARE_VERSION = re.compile(rf"^[^\S\n]*(?P<message>{_VERSION.pattern})[^\S\n]*$", re.M)
 _LONGEST = 1000
 _SHOWN = 8
 
@@ -67,10 +70,8 @@ class SharedSettings:
         if (match := _SETTING.search(message)) is not None:
             if _SHARED.fullmatch(match["name"]):
                 self._settings[match["name"]].setdefault(process, match["value"])
-        elif (match := _VERSION.match(message)) is not None:
-            self._settings[VERSION].setdefault(process, match["value"])
-        elif (match := _NETWORK.match(message)) is not None:
-            self._settings[NETWORK].setdefault(process, match["value"])
+        elif (match := _VERSION.match(message) or _NETWORK.match(message)) is not None:
+            self._settings[mark.strip()].setdefault(process, match["value"])
         elif (match := _RANK.search(message)) is not None:
             ranks = self._ranks[match["id"] or "", int(match["ranks"])]
             before = ranks.setdefault(int(match["rank"]), process)
@@ -114,6 +115,24 @@ class SharedSettings:
                     found.setdefault(name, SettingApart(name, "; ".join(words)))
         return list(found.values()) if communicators else None
 
+    def nodes(self) -> int:
+        """Return the hosts of the largest communicator whose ranks are all there, 0 without one."""
+        ranks = ((size, of) for (_, size), of in self._ranks.items() if len(of) == size)
+        whole = [(size, len({at[0] for at in of.values()})) for size, of in ranks if -1 not in of]
+        return max(whole, default=(0, 0))[1]
+
+    def host_versions(self) -> list[str] | None:
+        """Return the versions of NCCL, and the hosts of each, if they differ. None with less than
+        two hosts, with two versions on one, and where communicators say who belongs together."""
+        pairs = dict.fromkeys((at, text) for (at, _), text in self._settings[VERSION].items())
+        hosts: dict[str, list[str]] = defaultdict(list)
+        for host, version in pairs:
+            hosts[version].append(host)
+        if self._ranks or len(pairs) < 2 or len({host for host, _ in pairs}) < len(pairs):
+            return None
+        said = [f"{version}: {', '.join(some[:_SHOWN])}" for version, some in hosts.items()]
+        return said if len(said) > 1 else []
+
     def _communicators(self) -> list[dict[int, Process]]:
         return [
             ranks
@@ -122,16 +141,25 @@ class SharedSettings:
         ]
 
 
-def settings_apart(text: str) -> list[SettingApart] | None:
-    """Return what `SharedSettings.apart` finds in a log."""
+def shared_settings(text: str) -> SharedSettings:
+    """Return the settings by process of a log. A version without a process is of the one that
+    wrote the lines before and after it."""
     shared = SharedSettings(is_cut=_LEFT_OUT.search(text) is not None)
     for line in text.split("\n"):
-        if any(mark in line for mark in _MARKS):
-            writer = find_log_line(line[:_LONGEST])
-            if writer is not None:
-                message = writer.string[writer.end() :]
-                shared.observe((writer["host"], writer["pid"]), message)
-    return shared.apart()
+        if any(mark in line for mark in _MARKS) and (found := _read(line)) is not None:
+            shared.observe(*found)
+    for match in _BARE_VERSION.finditer(text):
+        before = text[max(0, match.start() - _LONGEST) : match.start()].rstrip("\n")
+        beside = _read(before.rpartition("\n")[2]), _read(text[match.end() + 1 :][:_LONGEST])
+        processes = {found[0] for found in beside if found is not None}
+        if None not in beside and len(processes) == 1:
+            shared.observe(processes.pop(), match["message"])
+    return shared
+
+
+def _read(line: str) -> tuple[Process, str] | None:
+    writer = find_log_line(line[:_LONGEST].partition("\n")[0])
+    return writer and ((writer["host"], writer["pid"]), writer.string[writer.end() :])
 
 
 def _words(some: list[int], of: dict[int, Process]) -> str:

@@ -51,6 +51,17 @@ def test_counters_of_one_reading(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(("others", "kept"), [("     rx_prio1_bytes: 0\n", True), ("", False)])
+def test_bytes_of_the_first_priority_count_beside_the_others(
+    others: str, kept: bool, tmp_path: Path
+) -> None:
+    text = f"NIC statistics:\n     rx_prio0_bytes: 900\n{others}     rx_prio3_pause: 3\n"
+    facts = pasted_facts(tmp_path, "ethtool-eth0.txt", text)
+    counters = [one.counter for one in facts.value(NIC_COUNTERS) or []]
+    assert counters == [*(["rx_prio0_bytes"] if kept else []), "rx_prio3_pause"]
+    assert once(facts) == [("an interface", "rx_prio3_pause", 3)]
+
+
 AT = "/sys/class/infiniband/mlx5_0/ports/1/hw_counters"
 SHOWN = [
     f"{AT}/local_ack_timeout_err:2705\n{AT}/out_of_sequence:8\n",

@@ -10,6 +10,8 @@ from nccltune.doctor.evidence import elsewhere
 from nccltune.doctor.evidence.elsewhere import read_elsewhere
 from nccltune.doctor.examine import examine
 from nccltune.doctor.facts import Facts
+from nccltune.doctor.facts.network import HCAS
+from nccltune.doctor.facts.results import FAILURES
 from nccltune.doctor.result import RuleVerdict
 from nccltune.doctor.rulebase import rule_base
 from tests.unit.doctor.evidence import texts
@@ -133,6 +135,27 @@ def test_outputs_of_two_machines_are_compared(
     assert first.nodes == (next(iter(found)),)
     assert "has GPU0-GPU1 NV18" in first.text
     assert "has GPU0-GPU1 NV12" in second.text
+
+
+def test_ports_of_two_machines_beside_the_log_of_one(tmp_path: Path) -> None:
+    """The log is of the machine that it names, and devices of one name are not the same."""
+    text = (
+        "h1:9:9 [0] net_ib.cc:9 NCCL WARN NET/IB : Got completion from peer 10.9.2.14<39> with "
+        "error 12, opcode 0, len 0, vendor err 129 (Recv)\n"
+        "root@h1:~# ibdev2netdev\nmlx5_0 port 1 ==> e0 (Up)\nmlx5_1 port 1 ==> e1 (Down)\n"
+        "root@h2:~# ibdev2netdev\nmlx5_0 port 1 ==> bond0 (Up)\nmlx5_1 port 1 ==> e0 (Up)\n"
+    )
+    found = read_all(tmp_path, paste_txt=text)
+    assert found is not None
+    states = {
+        node: [(one.name, one.state) for one in facts.value(HCAS) or []]
+        for node, facts in found.items()
+    }
+    assert states == {
+        "h1": [("mlx5_0", "ACTIVE"), ("mlx5_1", "DOWN")],
+        "h2": [("mlx5_0", "ACTIVE"), ("mlx5_1", "ACTIVE")],
+    }
+    assert [one.kind for one in found["h1"].value(FAILURES) or []] == ["rdma_no_answer"]
 
 
 def test_two_files_with_a_matrix_each_are_two_machines(tmp_path: Path) -> None:

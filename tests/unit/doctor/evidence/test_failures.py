@@ -279,6 +279,7 @@ TOLD = (
     "The admin said he saw Xid 79 on gpu-07 (GPU has fallen off the bus), and we rebooted it.",
     "A GPU had fallen off the bus last week.",
     "Once a node was lost: GPU is lost, it never happened again.",
+    "Hello, with the new image all pods are in CrashLoopBackOff.",
 )
 
 
@@ -295,6 +296,18 @@ def test_prose_decides_nothing(line: str, tmp_path: Path) -> None:
     assert "failures" not in facts
     # What a program printed beside it counts.
     assert parse_failures(f"{line}\nRuntimeError: CUDA error: GPU is lost\n") != ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "train-worker-0   0/1     CrashLoopBackOff   5 (2m ago)   9m",
+        "      Reason:       CrashLoopBackOff",
+        'failed to "StartContainer" for "x" with CrashLoopBackOff: "back-off 5m0s"',
+    ],
+)
+def test_a_pod_that_kubernetes_shows_counts(line: str) -> None:
+    assert [one.kind for one in parse_failures(f"{line}\n")] == ["launcher"]
 
 
 def test_lines_alike_but_for_numbers_are_one() -> None:

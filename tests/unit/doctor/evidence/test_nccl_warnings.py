@@ -159,6 +159,13 @@ SHAPES = (
     ("nics_mixed", "transport/net_ib.cc:9 NET/IB : Can't merge net devices with different "
      "link_layer. i=1"),
     ("rdma_port", "transport/net_ib.cc:9 NET/IB : mlx5_2:1 Got async event : port error"),
+    ("rdma_port", "transport/net_ib.cc:9 NET/IB : mlx5_17:1 Got async error event: port error"),
+    ("rdma_port", "transport/net_ib/common.cc:9 NET/IB : mlx5_2:1 Got non-fatal async event: port "
+     "active(9)"),
+    ("rdma_event", "transport/net_ib/common.cc:9 NET/IB : mlx5_2:1 Got non-fatal async event: LID "
+     "change(11)"),
+    ("nic_fatal", "transport/net_ib/common.cc:9 NET/IB : mlx5_2:1 async fatal event: local "
+     "catastrophic error"),
     ("rdma_event", "transport/net_ib/common.cc:9 NET/IB : mlx5_2:1 async fatal event on QP (0x1)"),
     ("rdma_event", "transport/net_ib.cc:9 NET/IB : mlx5_2:1 GID table changed"),
     ("ofi", "nccl_net_ofi_rdma_init:78 NET/OFI OFI fi_getinfo() call failed: No data available"),
@@ -215,12 +222,13 @@ SHAPES = (
      "Error: Cannot allocate memory"),
     ("ofi", "platform_init:40 NET/OFI EFA provider requires at least libfabric version 1.22.0."),
     ("ofi_failed", "init_connect:274 NET/OFI Couldn't open CQ. RC: -22, ERROR: Invalid argument"),
-    ("effect", "create_plugin:259 NET/OFI aws-ofi-nccl initialization failed"),
+    ("net_plugin", "create_plugin:259 NET/OFI aws-ofi-nccl initialization failed"),
     ("ofi_failed", "cm:12 NET/OFI CM connect failed: x"),
     ("ofi_failed", "rdma:12 NET/OFI Receiver eager queue full"),
     (WARNING, "freelist:12 NET/OFI MR cache destroyed while 3 memory segments still held"),
     ("tcpx", "connect.cc:700 update flow steering rule: local 192.0.2.1 <- remote 192.0.2.2, "
      "failed against receive-datapath-manager: x"),
+    ("tcpx", "plugin/net.cc:9 NCCL_DEVICE_UNPACK plugin has incompatible version 7, not using it"),
     ("tcpx", "net_tcpx.cc:90 get_gpumem_dmabuf_pages_fd() failed!"),
     ("tcpx", "tcpx.h:400 fatal, rx data landed on host memory 2 times"),
     ("tcpx", "fastrak.cc:9 NET/FasTrak 2026-03-01: Failed to initialize LLCM: x"),

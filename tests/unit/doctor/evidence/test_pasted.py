@@ -13,7 +13,7 @@ from nccltune.doctor.evidence.parsers.pasted import parse_pci_lines
 from nccltune.doctor.evidence.parsers.rdma_ports import parse_rdma_ports
 from nccltune.doctor.examine import examine
 from nccltune.doctor.facts.gpu import GPU_P2P_TEST, GPUS, PeerTest
-from nccltune.doctor.facts.log import LOG_CALLS_APART
+from nccltune.doctor.facts.log import LOG_CALLS_APART, LOG_NODES
 from nccltune.doctor.facts.network import (
     NICS,
     RDMA_FABRIC_LINKS,
@@ -537,6 +537,69 @@ def test_what_people_post_of_a_sound_node_is_no_cause(text: str, rule: str, tmp_
     assert len(facts) > 0
     judged = examine({"n1": facts}, rule_base(), "x")
     assert rule not in {one.rule for one in judged.of(RuleVerdict.FINDING)}
+
+
+def _log(*messages: str) -> str:
+    return "".join(f"h1:1:2 [0] {message}\n" for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "said"),
+    [
+        *(
+            (
+                _log(
+                    f"NCCL INFO NCCL_SOCKET_IFNAME set by environment to {value}",
+                    "bootstrap.cc:9 NCCL WARN Bootstrap : no socket interface found",
+                ),
+                "no-interface",
+                f"NCCL_SOCKET_IFNAME={value} is {said}",
+            )
+            for value, said in (
+                ("10.1.2.3", "an address"),
+                ("^lo,eth", "a list of what to leave out"),
+                ("=eth9", "exact names"),
+                ("eth9", "beginnings of names"),
+            )
+        ),
+        (
+            _log("init:2 NCCL WARN NET/OFI aws-ofi-nccl initialization failed",
+                 "NCCL INFO Using network Socket"),
+            "sockets-between-nodes",
+            "The network plugin did not start",
+        ),
+        (
+            _log("NCCL INFO Using network FastSocket"),
+            "sockets-between-nodes",
+            "Google FastSocket is TCP",
+        ),
+        (
+            _log("NCCL INFO Using network Socket"),
+            "sockets-between-nodes",
+            "NCCL_IB_DISABLE=1, NCCL_NET=Socket, or",
+        ),
+    ],
+)  # fmt: skip
+def test_a_remedy_names_what_the_log_shows(text: str, rule: str, said: str, tmp_path: Path) -> None:
+    facts = pasted_facts(tmp_path, "run.log", text)
+    judged = {one.rule: one for one in examine({"n1": facts}, rule_base(), "x").rules}
+    assert judged[rule].remedy.startswith(said)
+
+
+def test_findings_that_name_no_cause_come_after_one_that_does(tmp_path: Path) -> None:
+    text = "EngineCore failed to start.\nRuntimeError: [gloo/x.cc:8] Gloo connectFullMesh failed\n"
+    facts = pasted_facts(tmp_path, "run.out", text)
+    found = examine({"n1": facts}, rule_base(), "x").of(RuleVerdict.FINDING)
+    assert [one.rule for one in found] == ["gloo-failed", "process-died"]
+
+
+def test_hosts_of_a_communicator_are_its_nodes(tmp_path: Path) -> None:
+    text = "".join(
+        f"h{rank}:{rank}:9 [0] NCCL INFO ncclCommInitRank comm 0xa rank {rank} nranks 2 cudaDev 0 "
+        "nvmlDev 0 busId 1000 commId 0xb - Init COMPLETE\n"
+        for rank in range(2)
+    )
+    assert pasted_facts(tmp_path, "run.log", text).value(LOG_NODES) == 2
 
 
 def test_rows_below_a_command_end_with_them(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ from nccltune.model.choice import Algorithm, Choice, Protocol
 TREE_LL = Choice(Algorithm.TREE, Protocol.LL)
 CASES = (
     ("NCCL version 2.28.9+cuda13.0", Version("2.28.9")),
+    ("NCCL version 21.0.3", Version("2.10.3")),
     ("cudaDriverVersion 13000", Driver("13000")),
     ("Using network AWS Libfabric", Network("AWS Libfabric")),
     ("TUNER/Plugin: Using tuner plugin nccltune", TunerPlugin("nccltune")),
@@ -170,6 +171,7 @@ def test_every_kind_of_message_has_a_case() -> None:
         "Channel 00/02 : 0 1 2 3",
         "Trees [0] 1/-1/-1->0->-1",
         "NET/IB : No device found.",
+        "The application was compiled with NCCL version 2.28.9, but is running with 2.29.2",
         "GPU Direct RDMA Disabled for GPU 1b000 / HCA 1 (distance 8 > 5)",
         f"Could not find a path for pattern {'9' * 5000}, falling back to simple order",
         "NCCL_ALGO set by " + "a " * 2000,

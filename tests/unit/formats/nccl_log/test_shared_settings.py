@@ -3,7 +3,7 @@
 
 import pytest
 
-from nccltune.formats.nccl_log.shared_settings import settings_apart
+from nccltune.formats.nccl_log.shared_settings import shared_settings
 from tests.unit.doctor.evidence.test_nccl_init import info, init
 
 START, NETWORK = "Bootstrap : Using eth0:10.0.0.1<0>", "Using network IB"
@@ -31,7 +31,15 @@ def _rank(number: int, *settings: str, comm: str = "commId 0xabc", ranks: int = 
             + info(1, "NCCL version 2.28.3+cuda12.9")
             + _rank(0)
             + _rank(1),
-            ["NCCL version 2.27.6+cuda12.9: rank 0 (h0); 2.28.3+cuda12.9: rank 1 (h0)"],
+            ["NCCL version 2.27.6: rank 0 (h0); 2.28.3: rank 1 (h0)"],
+        ),
+        # NCCL does not compare the version of CUDA.
+        (
+            info(0, "NCCL version 2.27.6+cuda12.2")
+            + info(1, "NCCL version 2.27.6+cuda12.9")
+            + _rank(0)
+            + _rank(1),
+            [],
         ),
         (
             _rank(0).replace(NETWORK, "Using network IB")
@@ -70,5 +78,39 @@ def _rank(number: int, *settings: str, comm: str = "commId 0xabc", ranks: int = 
     ],
 )
 def test_settings_that_ranks_do_not_share(text: str, said: list[str] | None) -> None:
-    found = settings_apart(text)
+    found = shared_settings(text).apart()
     assert (found and [f"{one.name} {one.said}" for one in found]) == said
+
+
+def _printed(rank: int, version: str, before: int | None = None) -> str:
+    """Lines of a rank with a version that names no process between them."""
+    return (
+        info(rank if before is None else before, START)
+        + f"NCCL version {version}\n"
+        + info(rank, NETWORK)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (_printed(0, "2.20.5+cuda12.4") + _printed(2, "2.19.3+cuda12.3"),
+         ["2.20.5: h0", "2.19.3: h1"]),
+        (_printed(0, "2.20.5+cuda12.4") + _printed(2, "2.20.5+cuda12.2"), []),
+        (_printed(0, "2.20.5+cuda12.4"), None),
+        # One host with two versions was used twice.
+        (_printed(0, "2.20.5") + _printed(1, "2.19.3") + _printed(2, "2.19.3"), None),
+        # Lines of two processes: the version is of either.
+        (_printed(0, "2.20.5") + _printed(2, "2.19.3", before=0), None),
+        # Communicators say who belongs together.
+        (_printed(0, "2.20.5") + _printed(2, "2.19.3") + _rank(0, ranks=1), None),
+    ],
+)  # fmt: skip
+def test_versions_of_hosts(text: str, said: list[str] | None) -> None:
+    assert shared_settings(text).host_versions() == said
+
+
+def test_nodes_of_a_whole_communicator() -> None:
+    whole = "".join(_rank(number, ranks=4) for number in range(4))
+    assert shared_settings(whole).nodes() == 2
+    assert shared_settings(_rank(0, ranks=4) + _rank(2, ranks=4)).nodes() == 0

@@ -22,9 +22,10 @@ _FIELD = re.compile(
 )
 _MODES = re.compile(r"^\s+(?:(?P<label>[A-Z][\w -]*):)?(?P<modes>(?:\s+\d+base\w+/\w+)+)\s*$")
 _COUNTER = re.compile(r"^\s+(?P<name>[\w.\[\] -]{1,64}?): +(?P<value>\d{1,20})\s*$")
-# Counters of loss or congestion, with the names of mlx5, bnxt_en, ice, ena, gve.
+# Counters of loss or congestion, with the names of mlx5, bnxt_en, ice, ena, gve; bytes by class.
 _WANTED = re.compile(
-    r"discard|drop|pause|ecn|cnp|out_of_buffer|pfc|\bcrc\b|allowance_exceeded|link_down",
+    r"discard|drop|pause|ecn|cnp|out_of_buffer|pfc|\bcrc\b|allowance_exceeded|link_down"
+    r"|^rx_prio\d_bytes",
     re.IGNORECASE,
 )
 # Counters of a single queue are ignored, because a separate counter has the sum of all queues.
@@ -65,6 +66,8 @@ def parse_ethtool(text: str) -> Ethtool:
         elif (match := _COUNTER.match(line)) is not None:
             counter = match["name"].strip()
             wanted = _WANTED.search(counter) and not _PER_QUEUE.search(counter)
+            # The bytes of a priority are of use beside those of the others, which may be 0.
+            wanted = wanted and (counter[8:] != "_bytes" or "rx_prio1_bytes" in text)
             if wanted and (name or unnamed < 2):
                 add_reading(readings, (name or _UNNAMED, counter), int(match["value"]))
         elif line.startswith("NIC statistics:"):

@@ -51,6 +51,7 @@ _ALSO_FINE = re.compile(
 _TELLS = re.compile(
     r"\b(?:I|he|she|our|my|admins?|said|says|told|yesterday"
     r"|(?:last|this) (?:week|month|year|night)|ago|rebooted|colleagues?)\b"
+    r"|\b[a-z]+ [a-z]+ (?:\w+BackOff|ErrImagePull)\b"
 )
 _OFTEN_TELLS = re.compile(
     r"\b(?:[Ww]e|[Tt]hey|was|were|had|did|saw|seen|never|happen(?:s|ed)?|once|since|replaced|fixed"

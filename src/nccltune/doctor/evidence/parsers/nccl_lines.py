@@ -20,6 +20,7 @@ from nccltune.formats.nccl_log.messages import (
     Setting,
     Version,
     read_message,
+    read_version,
     without_count,
 )
 from nccltune.formats.nccl_log.transports import Bootstrap, Connection, Nic, Nics
@@ -113,7 +114,12 @@ def parse_nccl_lines(text: str) -> NcclLines:
             version = VERSION_LINE.search(tail)
             if version is None:
                 continue
-            message, warn = tail[version.start() :], False
+            if version.start():
+                # A program's sentence, such as PyTorch's "NCCL error in: ..., NCCL version 2.28.9".
+                state.version = state.version or read_version(version["version"])
+                _note(state, first[tail], times, False, tail[version.start() :])
+                continue
+            message, warn = tail, False
         else:
             message, warn = without_count(tail[match.end() :]).rstrip(), match[1] == "WARN"
         number = first[tail]

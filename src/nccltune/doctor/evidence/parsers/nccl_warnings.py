@@ -130,7 +130,8 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"|NET/OFI Network does not support (?:communication using )?CUDA buffers", "rdma_gpu_memory"),
     ("", r"NET/OFI.*(?:fi_getinfo|protocol that worked|Only EFA provider|Insufficient Libfabric |"
      r"requires at least libfabric|(?:[Nn]o |Couldn't find |Could not find ).*providers?)", "ofi"),
-    ("", r"NET/OFI (?:\S+ initialization failed|Failed to initialize \w+ protocol)", "effect"),
+    ("", r"NET/OFI (?:\S+ initialization failed|Failed to initialize \w+ protocol)",
+     "net_plugin"),
     ("", r"::\w+:cq:.*<warn>.*\berr\b", "ofi_failed"),
     ("", r":cxi:.*<warn>.*(?:[Ff]ail|[Ee]rror|[Uu]nable|[Cc]annot|not recovered|[Ff]low control)",
      "ofi_failed"),
@@ -143,7 +144,8 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"interfaces? found|no cuDevices|failed to (?:initialize|connect|get pci)|"
      r"initialization failed|FasTrak index|version mismatch|version is unsupported))"
      r"|receive-datapath-manager|no flow steering|get_gpumem_dmabuf_pages_fd\(\) failed"
-     r"|unmatching unpack versions|\bfatal, .*(?:no cmsg|no data|landed on host)", "tcpx"),
+     r"|unmatching unpack versions|NCCL_DEVICE_UNPACK"
+     r"|\bfatal, .*(?:no cmsg|no data|landed on host)", "tcpx"),
     (r"sharp", "", "sharp"),
     ("", r"\bSHARP\b(?! \(NVLS\))|Cannot initialize CollNet", "sharp"),
     ("", r"[hH]ipIpc\w+ failed", "rocm_peer"),
@@ -159,7 +161,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"(?:in|im)compatible (?:devices|with the local)|link_layer", "nics_mixed"),
     ("", r"NET/g?IB.*(?:async|event).*(?:work queue error|access violation)", "rdma_queue_event"),
     ("", r"local catastrophic error", "nic_fatal"),
-    ("", r"NET/g?IB.*async event ?: ?port error", "rdma_port"),
+    ("", r"NET/g?IB.* async .*event ?: ?port (?:error|active)", "rdma_port"),
     ("", r"NET/g?IB.*(?:Got async|async fatal|non-fatal async|GID table changed|unknown event)",
      "rdma_event"),
     ("", r"^MNNVL \(cliqueSize", "imex"),
