@@ -39,6 +39,8 @@ from nccltune.model.names import listed
 
 _ORDER = list(Severity)
 _VARIABLE = re.compile(r"\$\w+")
+_NAMES = re.compile(r"(?<![\w${])(?:[A-Z][A-Z0-9]*_\w+|[A-Z]\w+(?==))")
+"""Matches the names of variables that a command gives, and not those that it reads."""
 _ROUNDS = 24
 """Maximum number of fixes that are applied to a command, one after another."""
 
@@ -418,11 +420,16 @@ def _fixed(
     first = _view(command, flavor, site)
     before = first.prediction
     asked = {finding.id for finding in _bad(first)}
+    given: set[str] = set(_NAMES.findall(command.text))
+    named: set[str] = set()
     for _ in range(_ROUNDS):
         changed = None
         for finding in _bad(_view(command, flavor, site)):
             changed = apply_edits(command, finding.edits)
             if changed.text != command.text:
+                # Of two values, one is kept.
+                if finding.id != "env-twice":
+                    named |= set(_NAMES.findall(finding.message))
                 break
             changed = None
         if changed is None:
@@ -431,7 +438,8 @@ def _fixed(
     text = command.text
     try:
         lines = split(text)
-        if len(lines) != 1:
+        # A variable may only get lost if a finding names it.
+        if len(lines) != 1 or given - named - set(_NAMES.findall(text)):
             return None
         line = lines[0]
         if site.scope is not None:

@@ -89,7 +89,8 @@ def _set_lead(lead: list[Word], edit: SetLead, pool: Sequence[Word]) -> list[Wor
     result: list[Word] = []
     found = False
     for word in lead:
-        if word.text.partition("=")[0] != edit.name or "=" not in word.text:
+        name, sign, value = word.text.partition("=")
+        if name != edit.name or not sign or edit.old not in (None, value):
             result.append(word)
             continue
         found = True

@@ -210,30 +210,38 @@ def _export(view: View, variable: CommandVariable) -> tuple[tuple[Edit, ...], st
 def conflicting_values(view: View) -> Iterator[LaunchFinding]:
     """Find a variable with two values in one command: which one wins depends on the launcher.
 
-    An option sets it for all processes, whatever the script or the container has set.
+    An option sets it for all processes, whatever the script or the container has set. Before the
+    launcher, the last value is the one that counts.
     """
-    seen: dict[tuple[str, bool], CommandVariable] = {}
-    around = len(view.site.exported)
-    for variable in list(view.variables)[around:]:
-        key = (variable.name, variable.option is not None)
-        before = seen.get(key)
-        seen[key] = variable
-        if before is None or before.value is None or variable.value in (None, before.value):
+    given = list(view.variables)[len(view.site.exported) :]
+    last = {(one.name, one.option is not None): one for one in given}
+    for before in given:
+        variable = last[before.name, before.option is not None]
+        if before.value is None or variable.value in (None, before.value):
             continue
         said = f"{variable.name} is set to {before.value} and to {variable.value}"
-        drop: Edit = (
-            Replace(before.option, ()) if before.option is not None else SetLead(before.name)
-        )
         known = table().get(variable.name)
         both = f"{before.value},{variable.value}"
-        if known is not None and known.kind == "words" and not {"^", "$"} & set(both):
-            # A list: each of them names what is wanted.
-            edits = edits_of(variable, variable.name, both) if variable.option is not None else ()
-            yield error("env-twice", said, f"write one: {variable.name}={both}", (*edits, drop))
-            continue
-        yield error(
-            "env-twice",
-            said,
-            f"keep one: {variable.name}={variable.value} is the later",
-            (drop,),
-        )
+        is_list = known is not None and known.kind == "words" and not {"^", "$"} & set(both)
+        fix = f"keep one: {variable.name}={variable.value} is the later"
+        if before.option is None:
+            said, fix = f"{said}: the later counts", f"leave out {before.name}={before.value}"
+        edits = _without(before, variable)
+        if is_list:
+            # Each of them names what is wanted.
+            fix = f"write one: {variable.name}={both}"
+            is_one = before.option is not None and before.option is variable.option
+            edits = () if is_one else (*edits_of(variable, variable.name, both), *edits)
+        yield (error if before.option is not None else warning)("env-twice", said, fix, edits)
+
+
+def _without(before: CommandVariable, variable: CommandVariable) -> tuple[Edit, ...]:
+    """Return the edits that remove the earlier of two values of a variable."""
+    option, name = before.option, before.name
+    if option is None:
+        return (SetLead(name, old=before.value),)
+    if option is not variable.option:
+        return (Replace(option, ()),)
+    # Both are in one list, `--export=A=1,A=2`.
+    part = re.compile(rf"(?<!\w){name}={re.escape(before.value or '')}[,;]")
+    return (Replace(option, tuple(part.sub("", word.text, count=1) for word in option.words)),)

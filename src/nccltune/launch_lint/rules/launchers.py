@@ -55,7 +55,7 @@ def without_value(view: View) -> Iterator[LaunchFinding]:
         taken = swallowed_at(option, view)
         if taken is None:
             continue
-        word = option.words[0].text
+        word = " ".join((option.words[0].text, *option.values[:taken]))
         yield error(
             "option-without-value",
             f"{word} needs a value: it takes {option.values[taken]!r} for one",

@@ -49,7 +49,9 @@ def edits_of(
     value = variable.value if value is None else value
     text = name if value is None else f"{name}={value}"
     if option is None:
-        return (SetLead(variable.name, text if name is not None else None),)
+        # Another word may give the same variable a right value.
+        old = variable.value if name is not None else None
+        return (SetLead(variable.name, text if name is not None else None, old=old),)
     word = option.words[0].text
     if option.meaning == "env":
         if name is None:
