@@ -22,7 +22,7 @@ from nccltune.launch_lint.finding import LaunchFinding, note
 from nccltune.launch_lint.fix import apply_edits
 from nccltune.launch_lint.hosts import text_of, with_slurm_gpus
 from nccltune.launch_lint.misplaced import misplaced_options
-from nccltune.launch_lint.nested import SHELLS, is_c
+from nccltune.launch_lint.nested import SHELLS, script_at
 from nccltune.launch_lint.options import LOCAL, OPENMPI_4, OPENMPI_5, TRAINERS
 from nccltune.launch_lint.placed import SEVERAL, predict
 from nccltune.launch_lint.read import joined, launcher_at, program_at, read
@@ -253,11 +253,9 @@ def _inside(command: LaunchCommand, site: LaunchContext) -> _Inside:
     words = command.program
     names = [word.text.rpartition("/")[2] for word in words]
     plain = _Inside(joined(words), site, on_node=False, is_script=False)
-    scripts = [
-        words[at + 2]
-        for at, name in enumerate(names[:-2])
-        if name in SHELLS and is_c(names[at + 1])
-    ]
+    texts = [word.text for word in words]
+    places = [script_at(texts, at + 1) for at, name in enumerate(names) if name in SHELLS]
+    scripts = [words[at] for at in places if at is not None]
     if len(words) > 1 and is_nccl_test(words[-1].text.partition(" ")[0]) and " " in words[-1].text:
         scripts.append(words[-1])  # A wrapper that gets the command as one word.
     for script in scripts:

@@ -11,6 +11,7 @@ from nccltune.launch.kubernetes.schema import check_manifest
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding, error, note
 from nccltune.launch_lint.hosts import text_of
+from nccltune.launch_lint.nested import SHELLS, script_at
 from nccltune.launch_lint.pods import (
     at,
     command_of,
@@ -23,8 +24,9 @@ from nccltune.launch_lint.pods import (
     variables_of,
     volcano_variables,
 )
+from nccltune.launch_lint.read import no_launcher, script_of
 from nccltune.launch_lint.source import FoundCommand, from_text, from_words
-from nccltune.launch_lint.words import is_open
+from nccltune.launch_lint.words import Line, is_open, quoted, split
 from nccltune.model.errors import InputError
 from nccltune.model.scale import count
 
@@ -164,6 +166,9 @@ def from_manifests(
             hint="check what `kubectl kustomize FOLDER` prints",
         )
     if not found:
+        lines = [line for one in documents for box in _containers(one) for line in _lines_of(box)]
+        if any(script_of(line.words) for line in lines):
+            raise no_launcher(lines)
         raise InputError(
             "no container of this manifest starts a launcher",
             where=where,
@@ -338,6 +343,13 @@ def _containers(value: Any) -> Iterator[dict[str, Any]]:
     elif isinstance(value, list):
         for inner in value:
             yield from _containers(inner)
+
+
+def _lines_of(container: dict[str, Any]) -> list[Line]:
+    """Return the lines that a container runs: its command, or those of its shell's script."""
+    words = command_of(container)
+    script = script_at(words, 1) if words and words[0].rpartition("/")[2] in SHELLS else None
+    return split(words[script]) if script is not None else [Line(tuple(map(quoted, words)), "")]
 
 
 def _of_container(container: dict[str, Any], site: LaunchContext) -> list[FoundCommand]:

@@ -119,6 +119,13 @@ def test_settings_are_judged_without_a_command(text: str, found: list[str]) -> N
             "      - image: vllm\n        env: [{name: NCCL_ALG, value: Ring}]\n",
             "no container of this manifest starts a launcher",
         ),
+        (
+            "pod.yaml",
+            "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n"
+            "  - command: [bash, -ex, -c, 'sleep 5; ./run.sh']\n"
+            "    env: [{name: NCCL_ALG, value: Ring}]\n",
+            "what ./run.sh starts was not followed",
+        ),
     ],
 )
 def test_files_without_a_command_are_checked_for_their_settings(

@@ -15,7 +15,7 @@ from nccltune.launch_lint.finding import (
     error,
     warning,
 )
-from nccltune.launch_lint.nested import SHELLS, is_c
+from nccltune.launch_lint.nested import SHELLS, script_at
 from nccltune.launch_lint.options import OPENMPI_5
 from nccltune.launch_lint.rules.variables import edits_of
 from nccltune.launch_lint.words import is_open
@@ -134,10 +134,12 @@ def lost_over_ssh(view: View) -> Iterator[LaunchFinding]:
 def lost_in_shell(view: View) -> Iterator[LaunchFinding]:
     """Find `srun bash -c '$CMD'`, where the script sets CMD without export."""
     words, scope = view.command.program, view.site.scope
-    at = next((n for n, word in enumerate(words[:-1]) if is_c(word.text)), 0)
-    if not at or scope is None or not words[at + 1].raw.startswith("'"):
+    texts = [word.text for word in words]
+    at = next((n for n, w in enumerate(texts) if w.rpartition("/")[2] in SHELLS), len(texts))
+    place = script_at(texts, at + 1)
+    if place is None or scope is None or not words[place].raw.startswith("'"):
         return
-    script = words[at + 1].text
+    script = words[place].text
     if _RUNS_MORE.search(script):
         return
     own = set(_SET_IN_SHELL.findall(script)) | {one.name for one in view.variables}
