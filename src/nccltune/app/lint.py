@@ -21,7 +21,7 @@ from nccltune.formats.tuner_config.csv_rules import COLUMNS, LEAST_COLUMNS, read
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch_lint import compose, manifest, output, source
 from nccltune.launch_lint.around import read_around
-from nccltune.launch_lint.check import LaunchCheck, check_all
+from nccltune.launch_lint.check import LaunchCheck, check_all, placement_of_one
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.directives import never_started, unread_directives
 from nccltune.launch_lint.dockerfile import judge_dockerfile
@@ -409,7 +409,7 @@ def _lint_launch(
         findings += [
             finding._replace(message=f"{place}{finding.message}")
             for place, own in [*by_place, ("", stated)]
-            for finding in judge_stated(own, alone=not found)
+            for finding in judge_stated(own, alone=not found, placement=placement_of_one(checks))
             if (finding.id, finding.message) not in known
         ]
         if not found and reasons:

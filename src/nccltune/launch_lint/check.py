@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.launch.placement import Placement
 from nccltune.launch.program import is_nccl_test, read_program
 from nccltune.launch_lint.boxes import env_files, variables_in
 from nccltune.launch_lint.command import (
@@ -470,6 +471,15 @@ torchrun-one-process torchrun-processes accelerate-total inner-alone inner-nodes
 def _processes(prediction: Prediction) -> int | None:
     placement = prediction.placement
     return placement.processes if placement is not None else prediction.processes
+
+
+def placement_of_one(checks: Sequence[LaunchCheck]) -> Placement | None:
+    """Return the largest placement of commands, if none of them uses two GPUs of a node."""
+    found = [one.placement for check in checks for one, _ in check.predictions]
+    known = [one for one in found if one is not None and one.most_gpus == 1]
+    if len(known) < len(found) or any(check.gpus is None for check in checks):
+        return None
+    return max(known, key=lambda one: len(one.nodes), default=None)
 
 
 def _predictions(views: dict[Flavor, View]) -> tuple[tuple[Prediction, tuple[Flavor, ...]], ...]:

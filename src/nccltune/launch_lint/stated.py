@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from nccltune.launch.placement import Placement
 from nccltune.launch_lint.command import LaunchCommand, LaunchContext, Prediction, View
 from nccltune.launch_lint.finding import LaunchFinding, note
 from nccltune.launch_lint.options import LOCAL
@@ -81,10 +82,13 @@ def _is_of_nccl(name: str) -> bool:
     return name.startswith(PREFIX) or (nearest_variable(name) or "").startswith(PREFIX)
 
 
-def judge_stated(given: Sequence[StatedSetting], *, alone: bool) -> Iterator[LaunchFinding]:
+def judge_stated(
+    given: Sequence[StatedSetting], *, alone: bool, placement: Placement | None = None
+) -> Iterator[LaunchFinding]:
     """Yield what is wrong with settings, whatever they are set for.
 
-    If they are `alone`, without a command, they are also compared with each other.
+    If they are `alone`, without a command, they are also compared with each other. `placement` is
+    that of the commands beside them, None if it is not known.
     """
     names = [one.name for one in given]
     for one in given:
@@ -95,6 +99,7 @@ def judge_stated(given: Sequence[StatedSetting], *, alone: bool) -> Iterator[Lau
     twice = {name: None for name in names if names.count(name) > 1}
     rules = _TOGETHER if alone and not twice else (variables.left_over,)
     view = _view([one for one in given if one.name not in twice])
+    view = view._replace(prediction=view.prediction._replace(placement=placement))
     yield from _without_edits(rule(view) for rule in rules)
     for name in twice if alone else ():
         if name.startswith(PREFIX):

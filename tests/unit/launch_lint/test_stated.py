@@ -199,3 +199,22 @@ def test_settings_of_fastrak_are_google_s() -> None:
     text = "NCCL_PROTO=Simple\nNCCL_TUNER_PLUGIN=libnccl-tuner.so\nNCCL_FASTRAK_CTRL_DEV=eth0\n"
     (launch,) = lint(LintRequest([text])).launches
     assert not launch.is_bad
+
+
+@pytest.mark.parametrize(
+    ("line", "costs"),
+    [
+        ("torchrun --nproc_per_node=1 t.py", False),
+        ("torchrun --nnodes=2 --nproc-per-node=1 --rdzv-endpoint=a:1 t.py", False),
+        ("deepspeed --num_gpus=1 t.py", False),
+        ("torchrun --nproc_per_node=2 t.py", True),
+        # How many GPUs the process uses is not known.
+        ("srun -N 1 -n 1 python t.py", True),
+        ("torchrun --nproc_per_node=1 t.py\ntorchrun --nproc_per_node=4 t.py", True),
+    ],
+)
+def test_a_setting_between_gpus_of_a_node_costs_nothing_on_one(line: str, costs: bool) -> None:
+    (launch,) = lint(LintRequest([f"NCCL_P2P_DISABLE=1 {line}"])).launches
+    of_commands = [held.finding for one in launch.commands for held in one.findings]
+    found = [one.message for one in (*of_commands, *launch.findings) if "P2P" in one.message]
+    assert any("host memory" in message for message in found) == costs
