@@ -44,11 +44,17 @@ def on_first(found: Prediction, command: LaunchCommand, site: LaunchContext) -> 
     before = [word.text for word in (*command.lead, *map(quoted, site.around))]
     reaches = any("$" in w.partition("=")[0] or PurePath(w).name in ELSEWHERE for w in before)
     placement = found.placement
-    if placement is None or not site.on_first or (site.nodes or 1) < 2 or reaches:
+    if not site.on_first or (site.nodes or 1) < 2 or reaches:
         return found
     is_server = bool(command.all("tensor")) and site.spreads
     if command.last("hostfile") is not None or is_server:
         return found  # Other lines may start it on the other nodes.
+    if placement is None:
+        nodes = command.last("nodes")
+        number = whole_number(nodes.value) or 1 if nodes is not None else 1
+        # deepspeed may have a hostfile that no option names, and does not wait for nodes.
+        waits = command.hidden is None and PurePath(command.launcher.text).name != "deepspeed"
+        return found._replace(awaited=number) if waits and number > 1 else found
     if len(placement.nodes) < 2:
         # Several chunks of PBS with fewer GPUs than the processes use may be one node.
         is_chunk = site.on_first == "PBS" and placement.most > (site.gpus or 0)

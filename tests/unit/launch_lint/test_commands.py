@@ -385,7 +385,7 @@ def test_a_pair_of_variables_is_blamed_as_a_pair() -> None:
         ("torchrun --nnodes=² --nproc-per-node=8 --rdzv-endpoint=a:1 t.py", "option-value"),
         ("torchrun --nnodes=two --nproc-per-node=8 t.py", "option-value"),
         ("torchrun --nnodes=1:x --nproc-per-node=8 t.py", "option-value"),
-        ("torchrun --nnodes=1 --nproc-per-node=8x t.py", "option-value"),
+        ("torchrun --nnodes=1 --nproc-per-node=8x t.py", "torchrun-processes"),
     ],
 )
 def test_lists_and_numbers_of_every_launcher_are_checked(text: str, expected: str) -> None:

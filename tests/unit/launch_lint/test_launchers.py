@@ -398,6 +398,27 @@ def test_a_batch_script_starts_its_launcher_on_the_first_node_only(text: str) ->
     assert ("bash -c" in found.fix) is ("machine_rank" in text)
 
 
+@pytest.mark.parametrize(
+    ("text", "nodes"),
+    [
+        (ALONE.replace("node=8", "node=$PER_NODE"), 2),
+        ("accelerate launch --num_machines 2 --num_processes $N --main_process_ip a t.py", 2),
+        (ALONE.replace("node=8", "node=$SLURM_TASKS_PER_NODE"), 2),
+        (ALONE.replace("node=8", "node=$N").replace("nodes=2", "nodes=1"), 0),
+        ("torchrun $ARGS --nnodes=2 --nproc-per-node=$N t.py", 0),
+        ("deepspeed --num_nodes 2 --num_gpus $N t.py", 0),
+        (f"srun {ALONE.replace('node=8', 'node=$N')}", 0),
+    ],
+)
+def test_the_nodes_that_wait_are_known_without_their_processes(text: str, nodes: int) -> None:
+    one = checked(f"{TWO}#SBATCH --ntasks-per-node=4\n{text}")[-1]
+    found = [held.finding for held in one.findings if held.finding.id == "batch-alone"]
+    assert [f"waits there for {nodes} nodes" in one.message for one in found] == [True] * (
+        nodes > 0
+    )
+    assert ("torchrun-processes" in bad(one)) == ("TASKS_PER_NODE" in text)
+
+
 TRAIN = "torchrun --nproc-per-node=4 t.py"
 PBS = "#PBS -l select=2:ngpus=4\n"
 
