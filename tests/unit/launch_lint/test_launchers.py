@@ -419,6 +419,35 @@ def test_the_nodes_that_wait_are_known_without_their_processes(text: str, nodes:
     assert ("torchrun-processes" in bad(one)) == ("TASKS_PER_NODE" in text)
 
 
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("export MASTER_ADDR=localhost\nsrun python -u t.py", "localhost"),
+        ("MASTER_ADDR=127.0.0.1 srun python -m pkg.train", "127.0.0.1"),
+        ("srun --export=ALL,MASTER_ADDR=localhost python t.py", "localhost"),
+        ('srun bash -c "MASTER_ADDR=127.0.0.1 python t.py"', "127.0.0.1"),
+        ("srun env MASTER_ADDR=localhost python3 t.py", "localhost"),
+        ("mpirun -np 2 -H a:1,b:1 -x MASTER_ADDR=localhost python t.py", "localhost"),
+        ("export MASTER_ADDR=localhost\nmpirun -np 2 -H a:1,b:1 -x MASTER_ADDR python t.py",
+         "localhost"),
+        # The program on other nodes does not get it, sets its own, or is none that reads it.
+        ("MASTER_ADDR=localhost mpirun -np 2 -H a:1,b:1 python t.py", None),
+        ("MASTER_ADDR=localhost srun --export=NCCL_DEBUG python t.py", None),
+        ('MASTER_ADDR=localhost srun bash -c "MASTER_ADDR=$A python t.py"', None),
+        ("MASTER_ADDR=localhost srun ./run.sh", None),
+        ("MASTER_ADDR=localhost srun hostname", None),
+        (f"MASTER_ADDR=localhost srun {ALONE}", None),
+        ("MASTER_ADDR=localhost srun -N 1 -n 1 python t.py", None),
+        ("MASTER_ADDR=$(hostname)\nexport MASTER_ADDR\nsrun python t.py", None),
+    ],
+)  # fmt: skip
+def test_an_address_that_each_node_takes_for_its_own(text: str, address: str | None) -> None:
+    one = checked(f"{TWO}{text}")[-1]
+    found = [held.finding for held in one.findings if held.finding.id == "master-address"]
+    assert len(found) == (address is not None)
+    assert all(f"MASTER_ADDR={address} on 2 nodes" in finding.message for finding in found)
+
+
 TRAIN = "torchrun --nproc-per-node=4 t.py"
 PBS = "#PBS -l select=2:ngpus=4\n"
 
