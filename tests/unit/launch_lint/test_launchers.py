@@ -168,6 +168,13 @@ def test_a_configuration_of_accelerate_is_read(tmp_path: Path) -> None:
             f"{TWO}srun torchrun --nnodes=2 --nproc-per-node=8 --node-rank=0 --master-addr=a t.py",
             "inner-rank",
         ),
+        (
+            "python3 -u /opt/python3.8/torch/distributed/launch.py --nnode=2 --node_rank=1"
+            " --nproc_per_node=1 t.py",
+            "torchrun-endpoint",
+        ),
+        ("python torch/distributed/run.py --nproc-per-node=8x t.py", "torchrun-processes"),
+        (f"{TWO}srun python accelerate/commands/launch.py --num_processes 8 t.py", "inner-alone"),
     ],
 )
 def test_what_is_wrong_is_found(text: str, expected: str) -> None:
