@@ -246,7 +246,8 @@ def recognise(path: Path) -> LintKind:
     if is_script:
         return LintKind.LAUNCH
     # Reading a text that only names a launcher raises the reason why no command was found.
-    if _NAMES_LAUNCH.search(text) or stated_settings(text) or is_configuration(text):
+    is_launch = _NAMES_LAUNCH.search(text) or stated_settings(text) or is_configuration(text)
+    if is_launch or any(judge_boxes(text)):
         return LintKind.LAUNCH
     if not plain and path.suffix in (".conf", ".csv"):
         return LintKind.CONFIGURATION
@@ -416,7 +417,7 @@ def _lint_launch(
             findings += judge_boxes(rest)
             findings.append(checked_alone(given, reasons[0].message))
     if not (found or findings or is_output):
-        findings += manifest.checked_pods(documents)
+        findings += [*manifest.checked_pods(documents), *judge_boxes(rest)]
         if not findings:
             raise reasons[0]
     if is_template or any(AZUREML in one.flavors for one in checks):

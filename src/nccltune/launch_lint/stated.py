@@ -108,12 +108,16 @@ def judge_stated(
 
 
 def judge_boxes(text: str) -> Iterator[LaunchFinding]:
-    """Yield what `docker run -e NCCL_...` lacks for NCCL, whatever the container starts."""
+    """Yield what is wrong with `docker run`, and what it lacks for NCCL with `-e NCCL_...`."""
     with contextlib.suppress(InputError):
         for line in split(text):
             words = tuple(word.text for word in line.words)
             given = stated_settings(" ".join(words))
-            yield from judge_box({one.name: one.value for one in given}, words if given else ())
+            if given:
+                yield from judge_box({one.name: one.value for one in given}, words)
+            view = _view(())
+            view = view._replace(site=view.site._replace(around=words))
+            yield from _without_edits([containers.image(view)])
 
 
 def judge_box(

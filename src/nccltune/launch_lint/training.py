@@ -26,14 +26,11 @@ def predict_training(command: LaunchCommand, flavor: Flavor, site: LaunchContext
     each = command.last("total") or command.last("per_node")
     if command.hidden is not None and (each is None or command.last("nodes") is None):
         return Prediction(None, (), unknown=command.hidden)
-    if flavor.launcher is Launcher.TORCHRUN:
-        return on_first(_torchrun(command, site), command, site)
     refused = [option.words[0].text for option in command.options if option.meaning is None]
-    if refused:
+    if refused and flavor.launcher is not Launcher.TORCHRUN:
         return Prediction(None, (), fails=f"{refused[0]} is refused")
-    if flavor.launcher is Launcher.DEEPSPEED:
-        return on_first(_deepspeed(command, site), command, site)
-    return on_first(_accelerate(command, site), command, site)
+    known = {Launcher.TORCHRUN: _torchrun, Launcher.DEEPSPEED: _deepspeed}
+    return on_first(known.get(flavor.launcher, _accelerate)(command, site), command, site)
 
 
 def on_first(found: Prediction, command: LaunchCommand, site: LaunchContext) -> Prediction:

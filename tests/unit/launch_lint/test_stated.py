@@ -202,6 +202,40 @@ def test_settings_of_fastrak_are_google_s() -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ("-it --ulimit memlock=-1 ulimit stack=67108864 --gpus=all img bash", "ulimit"),
+        ("-v /a:/b -e A --rm ipc=host --gpus all img torchrun --nproc-per-node=8 t.py", "ipc"),
+        ("--gpus all shm-size 8g -d img", "shm-size"),
+    ],
+)
+def test_an_option_of_docker_without_dashes_is_its_image(
+    tmp_path: Path, options: str, word: str
+) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(f"docker run {options}\n")
+    for thing in (str(path), f"docker run {options}"):
+        (launch,) = lint(LintRequest([thing])).launches
+        of_commands = [held.finding for one in launch.commands for held in one.findings]
+        found = [one for one in (*of_commands, *launch.findings) if one.id == "container-image"]
+        assert [one.fix for one in found] == [f"write --{word} and its value"]
+        assert all(one.fixed is None for one in launch.commands)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "-it --ulimit memlock=-1 --gpus all img ulimit -a",
+        "--name ulimit -p 80:80 --gpus all img env -u A bash",
+        "$OPTIONS ulimit --gpus all",
+    ],
+)
+def test_a_right_line_of_docker_has_no_such_finding(options: str) -> None:
+    with pytest.raises(InputError, match="no launch command"):
+        lint(LintRequest([f"docker run {options}"]))
+
+
+@pytest.mark.parametrize(
     ("line", "costs"),
     [
         ("torchrun --nproc_per_node=1 t.py", False),

@@ -191,17 +191,15 @@ def _passes_unknown(view: View) -> bool:
 
 
 def _export(view: View, variable: CommandVariable) -> tuple[tuple[Edit, ...], str]:
-    name = variable.name
-    if view.flavor.launcher is Launcher.OPENMPI:
-        return (AppendOption(("-x", name)),), f"add -x {name}"
-    if view.flavor.launcher is Launcher.HYDRA:
-        return (
-            AppendOption(("-genv", name, variable.value or "")),
-        ), f"add -genv {name} {variable.value}"
-    if view.flavor.launcher is Launcher.DEEPSPEED:
-        return (), f"write {name}={variable.value} into ~/.deepspeed_env"
-    if view.flavor.launcher is Launcher.PALS:
-        words = ("--env", f"{name}={variable.value}")
+    name, value, launcher = variable.name, variable.value or "", view.flavor.launcher
+    if launcher is Launcher.DEEPSPEED:
+        return (), f"write {name}={value} into ~/.deepspeed_env"
+    words = {
+        Launcher.OPENMPI: ("-x", name),
+        Launcher.HYDRA: ("-genv", name, value),
+        Launcher.PALS: ("--env", f"{name}={value}"),
+    }.get(launcher)
+    if words is not None:
         return (AppendOption(words),), f"add {' '.join(words)}"
     export = view.command.last("export")
     assert export is not None

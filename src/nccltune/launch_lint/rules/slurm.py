@@ -72,10 +72,14 @@ def export(view: View) -> Iterator[LaunchFinding]:
         return
     rest = [part for part in parts if part not in ("NONE", "NIL")]
     right = ",".join(["ALL", *rest])
-    yield warning(
+    # Those of an image come from it, whatever --export says.
+    is_image = any(
+        o.name == "container-image" for o in (*view.site.inherited, *view.command.options)
+    )
+    yield (note if is_image else warning)(
         "export-drops",
-        f"--export={option.value}: processes get no other variable of this environment, neither"
-        " PATH and LD_LIBRARY_PATH nor NCCL's",
+        f"--export={option.value}: processes get no other variable of this environment, "
+        + ("NCCL's included" if is_image else "neither PATH and LD_LIBRARY_PATH nor NCCL's"),
         f"write --export={right}",
         (Replace(option, (f"--export={right}",)),)
         if own

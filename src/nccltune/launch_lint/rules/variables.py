@@ -60,14 +60,10 @@ def edits_of(
             return (Replace(option, (word, name, value or "")),)
         return (Replace(option, (word, text or name)),)
     if option.meaning == "export":
-        parts = [
-            (text if name is not None else None)
-            if part.partition("=")[0] == variable.name
-            else part
-            for part in option.value.split(",")
-        ]
-        kept = ",".join(part for part in parts if part is not None)
-        return (Replace(option, (f"--export={kept}",)),)
+        is_own = [part.partition("=")[0] == variable.name for part in option.value.split(",")]
+        parts = zip(option.value.split(","), is_own, strict=True)
+        kept = [text or "" if own else part for part, own in parts if name is not None or not own]
+        return (Replace(option, (f"--export={','.join(kept)}",)),)
     return ()
 
 
