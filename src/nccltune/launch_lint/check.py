@@ -340,12 +340,8 @@ def _findings(view: View) -> list[LaunchFinding]:
     found = [finding for rule in RULES for finding in rule(view)]
     inner = view.prediction.inner
     # Of several programs, an option of the first may hold for all.
-    if (
-        view.site.part
-        or view.site.is_begun
-        or _is_partial(view.command)
-        or (inner is not None and _is_partial(inner.command))
-    ):
+    commands = (view.command, *([inner.command] if inner is not None else ()))
+    if view.site.part or view.site.is_begun or any(map(_is_partial, commands)):
         found = [finding for finding in found if finding.id not in _MISSING_OPTIONS]
     if view.site.is_begun:
         said = "a variable holds this command: what may follow it is not known, and was not checked"
@@ -475,11 +471,10 @@ def _processes(prediction: Prediction) -> int | None:
 
 def placement_of_one(checks: Sequence[LaunchCheck]) -> Placement | None:
     """Return the largest placement of commands, if none of them uses two GPUs of a node."""
-    found = [one.placement for check in checks for one, _ in check.predictions]
+    found = [one.placement if c.gpus else None for c in checks for one, _ in c.predictions]
     known = [one for one in found if one is not None and one.most_gpus == 1]
-    if len(known) < len(found) or any(check.gpus is None for check in checks):
-        return None
-    return max(known, key=lambda one: len(one.nodes), default=None)
+    largest = max(known, key=lambda one: len(one.nodes), default=None)
+    return largest if len(known) == len(found) else None
 
 
 def _predictions(views: dict[Flavor, View]) -> tuple[tuple[Prediction, tuple[Flavor, ...]], ...]:

@@ -111,10 +111,8 @@ def checked_pods(documents: list[dict[str, Any]]) -> Iterator[LaunchFinding]:
     """Yield the note that pods with GPUs were checked without a command, if there are any."""
     pods = [pod for document in documents for pod in pods_of(document) if pod.gpus]
     if pods:
-        number = count(sum(pod.number for pod in pods), "pod")
-        said = (
-            f"no container starts a launcher: the fields of {number} with GPUs were checked alone"
-        )
+        what = f"the fields of {count(sum(pod.number for pod in pods), 'pod')} with GPUs"
+        said = f"no container starts a launcher: {what} were checked alone"
         yield note("pods-alone", said, "check the command that is started in them by itself")
 
 
@@ -211,12 +209,8 @@ def _scripts(document: dict[str, Any]) -> list[str]:
     """Return the scripts in a ConfigMap, and the command of a RayJob."""
     if document.get("kind") == "RayJob":
         return [str(at(document, "spec", "entrypoint"))]
-    data = document.get("data") if document.get("kind") == "ConfigMap" else None
-    return (
-        [value for value in data.values() if isinstance(value, str)]
-        if isinstance(data, dict)
-        else []
-    )
+    data = mapping(document.get("data") if document.get("kind") == "ConfigMap" else None)
+    return [value for value in data.values() if isinstance(value, str)]
 
 
 def manifests_in(text: str, where: str) -> tuple[list[dict[str, Any]], str]:

@@ -323,9 +323,8 @@ class _Script:
             assumed=assumed,
             unseen=tuple(dict.fromkeys(self._unseen)),
         )
-        if (
-            match := HERE.search(" ".join([*(word.text for word in words), line.tail]))
-        ) is not None:
+        match = HERE.search(" ".join([*(word.text for word in words), line.tail]))
+        if match is not None:
             self._reads(line._replace(words=words), self._here[int(match[1])], around)
             return
         self._started(line, words, around)

@@ -2,6 +2,8 @@
 """Right commands without a finding, wrong ones with the finding that names the mistake, and fixes
 that are right commands themselves."""
 
+import re
+
 import pytest
 
 from nccltune.cli import run
@@ -314,6 +316,9 @@ def test_every_fix_is_a_right_command(text: str) -> None:
         assert "\n" in text or any(not held.finding.edits for held in judged.findings)
         return
     assert judged.fixed != text
+    said = " ".join(held.finding.message for held in judged.findings)
+    for name in re.findall(r"\b(?:NCCL|CUDA|UCX|FI|OMPI)_\w+", text):
+        assert name in judged.fixed or name in said
     assert ids(verdict(judged.fixed)) == set()
 
 

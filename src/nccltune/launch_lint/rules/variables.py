@@ -459,9 +459,10 @@ def networks(view: View) -> Iterator[LaunchFinding]:
 
 _OF_NETWORKS = (
     *("NCCL_NSOCKS", "NCCL_FASTRAK", "NCCL_TCPX", "NCCL_CROSS"),
+    *("NCCL_SOCKET_", "NCCL_NET", "NCCL_IB_"),
     *("FI_", "OFI_NCCL_"),
 )
-"""Beginnings of variables of networks for which InfiniBand is switched off."""
+"""Beginnings of variables that choose a network, for which InfiniBand is switched off."""
 _UNSET = CommandVariable("", None, None)
 _LOCAL = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE")
 _NEVER = ("LOC", "0")
@@ -476,21 +477,14 @@ def left_over(view: View) -> Iterator[LaunchFinding]:
     given = {v.name: v for v in view.variables if v.value is not None}
     placement = view.prediction.placement
     several = placement is None or placement.most_gpus > 1
+    chosen = [name for name in given if name.startswith(_OF_NETWORKS) and name != "NCCL_IB_DISABLE"]
     costs = {
         "NCCL_P2P_DISABLE": (
             several,
             "GPUs of a node exchange data through host memory instead of NVLink or PCIe",
         ),
         "NCCL_IB_DISABLE": (
-            nodes_of(view) > 1
-            and not any(
-                (
-                    name.startswith(("NCCL_SOCKET_", "NCCL_NET", "NCCL_IB_"))
-                    and name != "NCCL_IB_DISABLE"
-                )
-                or name.startswith(_OF_NETWORKS)
-                for name in given
-            ),
+            nodes_of(view) > 1 and not chosen,
             "nodes exchange data by TCP instead of InfiniBand or RoCE",
         ),
         "NCCL_SHM_DISABLE": (several, "GPUs of a node without peer access use the network"),
