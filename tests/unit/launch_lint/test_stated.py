@@ -252,3 +252,7 @@ def test_a_setting_between_gpus_of_a_node_costs_nothing_on_one(line: str, costs:
     of_commands = [held.finding for one in launch.commands for held in one.findings]
     found = [one.message for one in (*of_commands, *launch.findings) if "P2P" in one.message]
     assert any("host memory" in message for message in found) == costs
+    # What costs bandwidth between nodes is named all the same.
+    (launch,) = lint(LintRequest([f"NCCL_NET_GDR_LEVEL=0 {line}"])).launches
+    of_commands = [held.finding for one in launch.commands for held in one.findings]
+    assert any("no NIC reaches" in one.message for one in (*of_commands, *launch.findings))

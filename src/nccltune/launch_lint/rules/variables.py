@@ -524,7 +524,9 @@ def left_over(view: View) -> Iterator[LaunchFinding]:
             "leave out NCCL_P2P_LEVEL, unless this is what you measure",
         )
     level = given.get("NCCL_NET_GDR_LEVEL")
-    if level is not None and (placement is None or nodes_of(view) > 1) and level.value in _NEVER:
+    # A text beside a command may be for other nodes, too.
+    several = placement is None or nodes_of(view) > 1 or not view.command.words
+    if level is not None and several and level.value in _NEVER:
         said = f"NCCL_NET_GDR_LEVEL={level.value}: no NIC reaches the memory of a GPU"
         yield note("setting-left-over", f"{said} (GPUDirect RDMA is off)")
 
