@@ -21,7 +21,7 @@ from nccltune.formats.tuner_config.csv_rules import COLUMNS, LEAST_COLUMNS, read
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch_lint import compose, manifest, output, source
 from nccltune.launch_lint.around import read_around
-from nccltune.launch_lint.check import LaunchCheck, check_all
+from nccltune.launch_lint.check import LaunchCheck, check_all, placement_of_one
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.directives import never_started, unread_directives
 from nccltune.launch_lint.dockerfile import judge_dockerfile
@@ -246,7 +246,8 @@ def recognise(path: Path) -> LintKind:
     if is_script:
         return LintKind.LAUNCH
     # Reading a text that only names a launcher raises the reason why no command was found.
-    if _NAMES_LAUNCH.search(text) or stated_settings(text) or is_configuration(text):
+    is_launch = _NAMES_LAUNCH.search(text) or stated_settings(text) or is_configuration(text)
+    if is_launch or any(judge_boxes(text)):
         return LintKind.LAUNCH
     if not plain and path.suffix in (".conf", ".csv"):
         return LintKind.CONFIGURATION
@@ -409,14 +410,14 @@ def _lint_launch(
         findings += [
             finding._replace(message=f"{place}{finding.message}")
             for place, own in [*by_place, ("", stated)]
-            for finding in judge_stated(own, alone=not found)
+            for finding in judge_stated(own, alone=not found, placement=placement_of_one(checks))
             if (finding.id, finding.message) not in known
         ]
         if not found and reasons:
             findings += judge_boxes(rest)
             findings.append(checked_alone(given, reasons[0].message))
     if not (found or findings or is_output):
-        findings += manifest.checked_pods(documents)
+        findings += [*manifest.checked_pods(documents), *judge_boxes(rest)]
         if not findings:
             raise reasons[0]
     if is_template or any(AZUREML in one.flavors for one in checks):

@@ -23,6 +23,12 @@ VERBS = {
 CLEAN = ("--cleanenv", "-e", "--containall", "-C")
 """Options of apptainer that keep the caller's variables out of the container."""
 _VLLM = re.compile(r"(?:[\w.-]+(?::\d+)?/)*vllm-openai(?:-rocm)?(?:[:@]\S+)?")
+_FLAG = re.compile(
+    r"--?\w[\w-]*=.*|-[diPqt]|-\w{2}.*|--(?:detach|interactive|tty|rm|init|privileged|publish-all"
+    r"|read-only|no-healthcheck|oom-kill-disable|quiet|replace|rmi|env-host|unsetenv-all)",
+    re.S,
+)
+"""An option of docker run that takes no value, or has it in the same word."""
 _PASSES_ALL = ("--env-host", "--preserve-env", "-E")
 _NAME = re.compile(r"(?:-e|--env=)?(?:(?:APPTAINER|SINGULARITY)ENV_)?([A-Za-z_]\w*)(?:=.*|)", re.S)
 _END = r"(?=\s|,[a-z]+=|$)"
@@ -71,6 +77,14 @@ class ContainerBox(NamedTuple):
         if given["count"]:
             return int(given["count"])
         return len(given["devices"].split(",")) if given["devices"] else None
+
+    @property
+    def image(self) -> int:
+        """Return the index of docker's image among `options`: the first word that is no option."""
+        at = 0
+        while at < len(self.options) and self.options[at].startswith("-"):
+            at += 1 if _FLAG.fullmatch(self.options[at]) else 2
+        return at
 
     @property
     def text(self) -> str:

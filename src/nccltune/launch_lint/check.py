@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.launch.placement import Placement
 from nccltune.launch.program import is_nccl_test, read_program
 from nccltune.launch_lint.boxes import env_files, variables_in
 from nccltune.launch_lint.command import (
@@ -22,7 +23,7 @@ from nccltune.launch_lint.finding import LaunchFinding, note
 from nccltune.launch_lint.fix import apply_edits
 from nccltune.launch_lint.hosts import text_of, with_slurm_gpus
 from nccltune.launch_lint.misplaced import misplaced_options
-from nccltune.launch_lint.nested import SHELLS, is_c
+from nccltune.launch_lint.nested import SHELLS, script_at
 from nccltune.launch_lint.options import LOCAL, OPENMPI_4, OPENMPI_5, TRAINERS
 from nccltune.launch_lint.placed import SEVERAL, predict
 from nccltune.launch_lint.read import joined, launcher_at, program_at, read
@@ -39,6 +40,8 @@ from nccltune.model.names import listed
 
 _ORDER = list(Severity)
 _VARIABLE = re.compile(r"\$\w+")
+_NAMES = re.compile(r"(?<![\w${])(?:[A-Z][A-Z0-9]*_\w+|[A-Z]\w+(?==))")
+"""Matches the names of variables that a command gives, and not those that it reads."""
 _ROUNDS = 24
 """Maximum number of fixes that are applied to a command, one after another."""
 
@@ -251,11 +254,9 @@ def _inside(command: LaunchCommand, site: LaunchContext) -> _Inside:
     words = command.program
     names = [word.text.rpartition("/")[2] for word in words]
     plain = _Inside(joined(words), site, on_node=False, is_script=False)
-    scripts = [
-        words[at + 2]
-        for at, name in enumerate(names[:-2])
-        if name in SHELLS and is_c(names[at + 1])
-    ]
+    texts = [word.text for word in words]
+    places = [script_at(texts, at + 1) for at, name in enumerate(names) if name in SHELLS]
+    scripts = [words[at] for at in places if at is not None]
     if len(words) > 1 and is_nccl_test(words[-1].text.partition(" ")[0]) and " " in words[-1].text:
         scripts.append(words[-1])  # A wrapper that gets the command as one word.
     for script in scripts:
@@ -339,12 +340,8 @@ def _findings(view: View) -> list[LaunchFinding]:
     found = [finding for rule in RULES for finding in rule(view)]
     inner = view.prediction.inner
     # Of several programs, an option of the first may hold for all.
-    if (
-        view.site.part
-        or view.site.is_begun
-        or _is_partial(view.command)
-        or (inner is not None and _is_partial(inner.command))
-    ):
+    commands = (view.command, *([inner.command] if inner is not None else ()))
+    if view.site.part or view.site.is_begun or any(map(_is_partial, commands)):
         found = [finding for finding in found if finding.id not in _MISSING_OPTIONS]
     if view.site.is_begun:
         said = "a variable holds this command: what may follow it is not known, and was not checked"
@@ -418,11 +415,16 @@ def _fixed(
     first = _view(command, flavor, site)
     before = first.prediction
     asked = {finding.id for finding in _bad(first)}
+    given: set[str] = set(_NAMES.findall(command.text))
+    named: set[str] = set()
     for _ in range(_ROUNDS):
         changed = None
         for finding in _bad(_view(command, flavor, site)):
             changed = apply_edits(command, finding.edits)
             if changed.text != command.text:
+                # Of two values, one is kept.
+                if finding.id != "env-twice":
+                    named |= set(_NAMES.findall(finding.message))
                 break
             changed = None
         if changed is None:
@@ -431,7 +433,8 @@ def _fixed(
     text = command.text
     try:
         lines = split(text)
-        if len(lines) != 1:
+        # A variable may only get lost if a finding names it.
+        if len(lines) != 1 or given - named - set(_NAMES.findall(text)):
             return None
         line = lines[0]
         if site.scope is not None:
@@ -464,6 +467,14 @@ torchrun-one-process torchrun-processes accelerate-total inner-alone inner-nodes
 def _processes(prediction: Prediction) -> int | None:
     placement = prediction.placement
     return placement.processes if placement is not None else prediction.processes
+
+
+def placement_of_one(checks: Sequence[LaunchCheck]) -> Placement | None:
+    """Return the largest placement of commands, if none of them uses two GPUs of a node."""
+    found = [one.placement if c.gpus else None for c in checks for one, _ in c.predictions]
+    known = [one for one in found if one is not None and one.most_gpus == 1]
+    largest = max(known, key=lambda one: len(one.nodes), default=None)
+    return largest if len(known) == len(found) else None
 
 
 def _predictions(views: dict[Flavor, View]) -> tuple[tuple[Prediction, tuple[Flavor, ...]], ...]:

@@ -244,7 +244,9 @@ def scope_of(site: LaunchContext) -> ShellScope:
     total = by_meaning.get("total") or (
         per_node * site.nodes if per_node is not None and site.nodes is not None else None
     )
+    each = f"{per_node}(x{site.nodes})" if site.nodes != 1 else per_node
     known = {
+        "SLURM_TASKS_PER_NODE": each if per_node and site.nodes else None,
         "SLURM_NNODES": site.nodes,
         "SLURM_JOB_NUM_NODES": site.nodes,
         "SLURM_NTASKS": total,

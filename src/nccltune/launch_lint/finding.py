@@ -34,12 +34,14 @@ class SetArgument(NamedTuple):
 class SetLead(NamedTuple):
     """Change a variable before the launcher to `text` (NAME=VALUE).
 
-    If `text` is None, the variable is removed. With `add`, a missing variable is added.
+    If `text` is None, the variable is removed. With `add`, a missing variable is added. With `old`,
+    only words that give the variable this value are changed.
     """
 
     name: str
     text: str | None = None
     add: bool = False
+    old: str | None = None
 
 
 class ReplaceArgument(NamedTuple):

@@ -48,27 +48,14 @@ def apply_edits(command: LaunchCommand, edits: Iterable[Edit]) -> LaunchCommand:
         elif isinstance(edit, SetLead):
             lead = _set_lead(lead, edit, everything)
         elif isinstance(edit, ReplaceLead):
-            lead = [
-                new
-                for word in lead
-                for new in (
-                    [rewritten(w, everything) for w in edit.words]
-                    if word.text == edit.word
-                    else [word]
-                )
-            ]
+            by_place = {n: edit.words for n, word in enumerate(lead) if word.text == edit.word}
+            lead = _replaced(lead, by_place, everything)
         elif isinstance(edit, ReplaceArgument):
             replaced |= dict.fromkeys(range(edit.first, edit.first + edit.length), ())
             replaced[edit.first] = edit.words
         else:
             arguments.append(edit)
-    program = [
-        new
-        for at, word in enumerate(program)
-        for new in (
-            [rewritten(w, [word, *everything]) for w in replaced[at]] if at in replaced else [word]
-        )
-    ]
+    program = _replaced(program, replaced, everything)
     set_already: set[str] = set()
     for argument in arguments:
         if argument.flag not in set_already:
@@ -77,6 +64,16 @@ def apply_edits(command: LaunchCommand, edits: Iterable[Edit]) -> LaunchCommand:
     kept = [option for option in options if option is not None]
     kept += [_option(words, everything) for words in added]
     return command._replace(lead=tuple(lead), options=tuple(kept), program=tuple(program))
+
+
+def _replaced(
+    words: list[Word], by_place: dict[int, tuple[str, ...]], pool: Sequence[Word]
+) -> list[Word]:
+    result: list[Word] = []
+    for at, word in enumerate(words):
+        new = by_place.get(at)
+        result += [word] if new is None else [rewritten(text, [word, *pool]) for text in new]
+    return result
 
 
 def _option(words: tuple[str, ...], pool: Sequence[Word]) -> Option:
@@ -89,7 +86,8 @@ def _set_lead(lead: list[Word], edit: SetLead, pool: Sequence[Word]) -> list[Wor
     result: list[Word] = []
     found = False
     for word in lead:
-        if word.text.partition("=")[0] != edit.name or "=" not in word.text:
+        name, sign, value = word.text.partition("=")
+        if name != edit.name or not sign or edit.old not in (None, value):
             result.append(word)
             continue
         found = True

@@ -59,9 +59,8 @@ def hosts_of(
     if total is not None and per_node is None:
         # A node is filled to its slots, however many GPUs the processes use.
         nodes = min(max(1, -(-total // slots)), MAX_NODES)
-    assumed = (
-        f"{count(nodes, 'node')} of {count(slots, 'slot')} assumed: --nodes or --set hosts=A,B"
-    )
+    each = count(slots, "slot")
+    assumed = f"{count(nodes, 'node')} of {each} assumed: --nodes or --set hosts=A,B"
     return tuple([Host(None, slots)] * nodes), assumed
 
 
@@ -158,13 +157,11 @@ def hostfile(name: str, flavor: Flavor, site: LaunchContext) -> tuple[Host, ...]
             slots = 1
         found.setdefault(name, []).append(slots)
     # Of several lines of one host, as in $PBS_NODEFILE, each is a slot.
-    return (
-        tuple(
-            Host(name, None if given == [None] else sum(1 if n is None else n for n in given))
-            for name, given in found.items()
-        )
-        or None
+    hosts = (
+        Host(name, None if given == [None] else sum(1 if n is None else n for n in given))
+        for name, given in found.items()
     )
+    return tuple(hosts) or None
 
 
 def _slurm(

@@ -11,6 +11,7 @@ from nccltune.launch.kubernetes.schema import check_manifest
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding, error, note
 from nccltune.launch_lint.hosts import text_of
+from nccltune.launch_lint.nested import SHELLS, script_at
 from nccltune.launch_lint.pods import (
     at,
     command_of,
@@ -23,8 +24,9 @@ from nccltune.launch_lint.pods import (
     variables_of,
     volcano_variables,
 )
+from nccltune.launch_lint.read import no_launcher, script_of
 from nccltune.launch_lint.source import FoundCommand, from_text, from_words
-from nccltune.launch_lint.words import is_open
+from nccltune.launch_lint.words import Line, is_open, quoted, split
 from nccltune.model.errors import InputError
 from nccltune.model.scale import count
 
@@ -109,10 +111,8 @@ def checked_pods(documents: list[dict[str, Any]]) -> Iterator[LaunchFinding]:
     """Yield the note that pods with GPUs were checked without a command, if there are any."""
     pods = [pod for document in documents for pod in pods_of(document) if pod.gpus]
     if pods:
-        number = count(sum(pod.number for pod in pods), "pod")
-        said = (
-            f"no container starts a launcher: the fields of {number} with GPUs were checked alone"
-        )
+        what = f"the fields of {count(sum(pod.number for pod in pods), 'pod')} with GPUs"
+        said = f"no container starts a launcher: {what} were checked alone"
         yield note("pods-alone", said, "check the command that is started in them by itself")
 
 
@@ -164,6 +164,9 @@ def from_manifests(
             hint="check what `kubectl kustomize FOLDER` prints",
         )
     if not found:
+        lines = [line for one in documents for box in _containers(one) for line in _lines_of(box)]
+        if any(script_of(line.words) for line in lines):
+            raise no_launcher(lines)
         raise InputError(
             "no container of this manifest starts a launcher",
             where=where,
@@ -206,12 +209,8 @@ def _scripts(document: dict[str, Any]) -> list[str]:
     """Return the scripts in a ConfigMap, and the command of a RayJob."""
     if document.get("kind") == "RayJob":
         return [str(at(document, "spec", "entrypoint"))]
-    data = document.get("data") if document.get("kind") == "ConfigMap" else None
-    return (
-        [value for value in data.values() if isinstance(value, str)]
-        if isinstance(data, dict)
-        else []
-    )
+    data = mapping(document.get("data") if document.get("kind") == "ConfigMap" else None)
+    return [value for value in data.values() if isinstance(value, str)]
 
 
 def manifests_in(text: str, where: str) -> tuple[list[dict[str, Any]], str]:
@@ -338,6 +337,13 @@ def _containers(value: Any) -> Iterator[dict[str, Any]]:
     elif isinstance(value, list):
         for inner in value:
             yield from _containers(inner)
+
+
+def _lines_of(container: dict[str, Any]) -> list[Line]:
+    """Return the lines that a container runs: its command, or those of its shell's script."""
+    words = command_of(container)
+    script = script_at(words, 1) if words and words[0].rpartition("/")[2] in SHELLS else None
+    return split(words[script]) if script is not None else [Line(tuple(map(quoted, words)), "")]
 
 
 def _of_container(container: dict[str, Any], site: LaunchContext) -> list[FoundCommand]:

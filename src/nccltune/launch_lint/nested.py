@@ -15,9 +15,19 @@ from nccltune.launch_lint.words import Line, Word
 SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
 
 
-def is_c(word: str) -> bool:
-    """Return whether a word is the option -c of a shell: `-c`, `-lc`."""
-    return word.startswith("-") and not word.startswith("--") and word.endswith("c")
+def script_at(words: Sequence[str], start: int) -> int | None:
+    """Return the index of the script of `-c`, `-cx` or `-eo pipefail -c`, or None if none is.
+
+    `start` is the index of the first word behind the shell.
+    """
+    at, is_c = start, False
+    while at < len(words) and words[at][:1] in ("-", "+") and words[at] not in ("-", "--"):
+        flags = "" if words[at].startswith("--") else words[at]
+        is_c = is_c or (flags.startswith("-") and "c" in flags)
+        takes_value = words[at] in ("--rcfile", "--init-file") or "o" in flags.lower()
+        at += 1 + takes_value
+    at += at < len(words) and words[at] in ("-", "--")
+    return at if is_c and at < len(words) else None
 
 
 def hides_command(words: Sequence[Word]) -> bool:
@@ -48,11 +58,11 @@ def script_inside(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, La
     for at, name in enumerate(names[:-2]):
         # `docker run --entrypoint=bash IMAGE -c SCRIPT` has the image between.
         gap = 1 + ("--entrypoint" in (words[at].text.partition("=")[0], words[at - 1].text))
-        option, script = words[at + gap : at + gap + 1], words[at + gap + 1 : at + gap + 2]
-        if name in SHELLS and script and is_c(option[0].text) and " " in script[0].text:
+        script = script_at([word.text for word in words], at + gap) if name in SHELLS else None
+        if script is not None and " " in words[script].text:
             before = [word.text for word in words[:at]]
             head = before[: next((n for n, w in enumerate(before) if "=" not in w), at)]
-            return script[0].text, site._replace(
+            return words[script].text, site._replace(
                 around=tuple(before),
                 outside=inside(head, site.exported),
                 exported=inside(before, site.exported),

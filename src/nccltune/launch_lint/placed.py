@@ -244,6 +244,8 @@ def placement_options(
         elif number is not None and not 0 <= number <= MAX_PROCESSES:
             unknown, processes = f"the number of {what} is {number}", None
     if unknown is not None:
+        if isinstance(total, str) and isinstance(per_node, int):
+            unknown = f"{per_node} on each node are asked for, and {unknown}"
         return PlacementOptions(unknown=unknown, processes=processes)
     assert not isinstance(total, str)
     assert not isinstance(per_node, str)

@@ -153,12 +153,16 @@ def joined(words: Sequence[Word]) -> tuple[Word, ...]:
         texts = [word.text for word in words[at : at + 5]]
         name = PurePosixPath(texts[0]).name
         length, joint = 1, f"{name} {texts[1]}" if len(texts) > 1 else ""
-        if _PYTHON.fullmatch(name) and "-m" in texts[1:-1]:
+        if _PYTHON.fullmatch(name):
             # Options of Python may precede: `python -u -m MODULE`.
-            length = texts.index("-m") + 2
-            joint = _MODULES.get(module_meant(texts[length - 1]), "")
-            if not joint or any(text[:1] != "-" for text in texts[1 : length - 1]):
-                length = 1
+            behind = next((n for n in range(1, len(texts)) if texts[n][:1] != "-"), 0)
+            module = module_meant(texts[behind]) if behind else ""
+            if behind and texts[behind - 1] != "-m":
+                path = f".{texts[behind].removesuffix('.py').replace('/', '.')}"
+                is_file = texts[behind].endswith(".py")
+                module = next((m for m in _MODULES if is_file and path.endswith(f".{m}")), "")
+            joint = _MODULES.get(module, "")
+            length = behind + 1 if joint else 1
         elif joint in _BY_NAME:
             length = 2
         elif _is_entrypoint(words, at):

@@ -30,9 +30,9 @@ from nccltune.launch_lint.nested import (
     SHELLS,
     hides_command,
     in_salloc,
-    is_c,
     only_asks,
     over_ssh,
+    script_at,
     script_inside,
 )
 from nccltune.launch_lint.options import SLURM
@@ -323,9 +323,8 @@ class _Script:
             assumed=assumed,
             unseen=tuple(dict.fromkeys(self._unseen)),
         )
-        if (
-            match := HERE.search(" ".join([*(word.text for word in words), line.tail]))
-        ) is not None:
+        match = HERE.search(" ".join([*(word.text for word in words), line.tail]))
+        if match is not None:
             self._reads(line._replace(words=words), self._here[int(match[1])], around)
             return
         self._started(line, words, around)
@@ -515,9 +514,9 @@ def from_words(words: list[str], site: LaunchContext, *, strict: bool = True) ->
     without `-c SCRIPT` the list is empty in either case.
     """
     if words and words[0].rpartition("/")[2] in SHELLS:
-        scripts = [words[at + 1] for at, word in enumerate(words[:-1]) if is_c(word)]
+        script = script_at(words, 1)
         try:
-            return from_text(scripts[0], site) if scripts else []
+            return from_text(words[script], site) if script is not None else []
         except InputError:
             if strict:
                 raise

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from nccltune.launch.placement import Placement
 from nccltune.launch_lint.command import LaunchCommand, LaunchContext, Prediction, View
 from nccltune.launch_lint.finding import LaunchFinding, note
 from nccltune.launch_lint.options import LOCAL
@@ -81,10 +82,13 @@ def _is_of_nccl(name: str) -> bool:
     return name.startswith(PREFIX) or (nearest_variable(name) or "").startswith(PREFIX)
 
 
-def judge_stated(given: Sequence[StatedSetting], *, alone: bool) -> Iterator[LaunchFinding]:
+def judge_stated(
+    given: Sequence[StatedSetting], *, alone: bool, placement: Placement | None = None
+) -> Iterator[LaunchFinding]:
     """Yield what is wrong with settings, whatever they are set for.
 
-    If they are `alone`, without a command, they are also compared with each other.
+    If they are `alone`, without a command, they are also compared with each other. `placement` is
+    that of the commands beside them, None if it is not known.
     """
     names = [one.name for one in given]
     for one in given:
@@ -95,6 +99,7 @@ def judge_stated(given: Sequence[StatedSetting], *, alone: bool) -> Iterator[Lau
     twice = {name: None for name in names if names.count(name) > 1}
     rules = _TOGETHER if alone and not twice else (variables.left_over,)
     view = _view([one for one in given if one.name not in twice])
+    view = view._replace(prediction=view.prediction._replace(placement=placement))
     yield from _without_edits(rule(view) for rule in rules)
     for name in twice if alone else ():
         if name.startswith(PREFIX):
@@ -103,12 +108,16 @@ def judge_stated(given: Sequence[StatedSetting], *, alone: bool) -> Iterator[Lau
 
 
 def judge_boxes(text: str) -> Iterator[LaunchFinding]:
-    """Yield what `docker run -e NCCL_...` lacks for NCCL, whatever the container starts."""
+    """Yield what is wrong with `docker run`, and what it lacks for NCCL with `-e NCCL_...`."""
     with contextlib.suppress(InputError):
         for line in split(text):
             words = tuple(word.text for word in line.words)
             given = stated_settings(" ".join(words))
-            yield from judge_box({one.name: one.value for one in given}, words if given else ())
+            if given:
+                yield from judge_box({one.name: one.value for one in given}, words)
+            view = _view(())
+            view = view._replace(site=view.site._replace(around=words))
+            yield from _without_edits([containers.image(view)])
 
 
 def judge_box(

@@ -26,14 +26,11 @@ def predict_training(command: LaunchCommand, flavor: Flavor, site: LaunchContext
     each = command.last("total") or command.last("per_node")
     if command.hidden is not None and (each is None or command.last("nodes") is None):
         return Prediction(None, (), unknown=command.hidden)
-    if flavor.launcher is Launcher.TORCHRUN:
-        return on_first(_torchrun(command, site), command, site)
     refused = [option.words[0].text for option in command.options if option.meaning is None]
-    if refused:
+    if refused and flavor.launcher is not Launcher.TORCHRUN:
         return Prediction(None, (), fails=f"{refused[0]} is refused")
-    if flavor.launcher is Launcher.DEEPSPEED:
-        return on_first(_deepspeed(command, site), command, site)
-    return on_first(_accelerate(command, site), command, site)
+    known = {Launcher.TORCHRUN: _torchrun, Launcher.DEEPSPEED: _deepspeed}
+    return on_first(known.get(flavor.launcher, _accelerate)(command, site), command, site)
 
 
 def on_first(found: Prediction, command: LaunchCommand, site: LaunchContext) -> Prediction:
@@ -44,11 +41,17 @@ def on_first(found: Prediction, command: LaunchCommand, site: LaunchContext) -> 
     before = [word.text for word in (*command.lead, *map(quoted, site.around))]
     reaches = any("$" in w.partition("=")[0] or PurePath(w).name in ELSEWHERE for w in before)
     placement = found.placement
-    if placement is None or not site.on_first or (site.nodes or 1) < 2 or reaches:
+    if not site.on_first or (site.nodes or 1) < 2 or reaches:
         return found
     is_server = bool(command.all("tensor")) and site.spreads
     if command.last("hostfile") is not None or is_server:
         return found  # Other lines may start it on the other nodes.
+    if placement is None:
+        nodes = command.last("nodes")
+        number = whole_number(nodes.value) or 1 if nodes is not None else 1
+        # deepspeed may have a hostfile that no option names, and does not wait for nodes.
+        waits = command.hidden is None and PurePath(command.launcher.text).name != "deepspeed"
+        return found._replace(awaited=number) if waits and number > 1 else found
     if len(placement.nodes) < 2:
         # Several chunks of PBS with fewer GPUs than the processes use may be one node.
         is_chunk = site.on_first == "PBS" and placement.most > (site.gpus or 0)

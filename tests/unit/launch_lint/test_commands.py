@@ -2,6 +2,8 @@
 """Right commands without a finding, wrong ones with the finding that names the mistake, and fixes
 that are right commands themselves."""
 
+import re
+
 import pytest
 
 from nccltune.cli import run
@@ -316,6 +318,9 @@ def test_every_fix_is_a_right_command(text: str) -> None:
         assert "\n" in text or any(not held.finding.edits for held in judged.findings)
         return
     assert judged.fixed != text
+    said = " ".join(held.finding.message for held in judged.findings)
+    for name in re.findall(r"\b(?:NCCL|CUDA|UCX|FI|OMPI)_\w+", text):
+        assert name in judged.fixed or name in said
     assert ids(verdict(judged.fixed)) == set()
 
 
@@ -387,7 +392,7 @@ def test_a_pair_of_variables_is_blamed_as_a_pair() -> None:
         ("torchrun --nnodes=² --nproc-per-node=8 --rdzv-endpoint=a:1 t.py", "option-value"),
         ("torchrun --nnodes=two --nproc-per-node=8 t.py", "option-value"),
         ("torchrun --nnodes=1:x --nproc-per-node=8 t.py", "option-value"),
-        ("torchrun --nnodes=1 --nproc-per-node=8x t.py", "option-value"),
+        ("torchrun --nnodes=1 --nproc-per-node=8x t.py", "torchrun-processes"),
     ],
 )
 def test_lists_and_numbers_of_every_launcher_are_checked(text: str, expected: str) -> None:

@@ -168,6 +168,13 @@ def test_a_configuration_of_accelerate_is_read(tmp_path: Path) -> None:
             f"{TWO}srun torchrun --nnodes=2 --nproc-per-node=8 --node-rank=0 --master-addr=a t.py",
             "inner-rank",
         ),
+        (
+            "python3 -u /opt/python3.8/torch/distributed/launch.py --nnode=2 --node_rank=1"
+            " --nproc_per_node=1 t.py",
+            "torchrun-endpoint",
+        ),
+        ("python torch/distributed/run.py --nproc-per-node=8x t.py", "torchrun-processes"),
+        (f"{TWO}srun python accelerate/commands/launch.py --num_processes 8 t.py", "inner-alone"),
     ],
 )
 def test_what_is_wrong_is_found(text: str, expected: str) -> None:
@@ -396,6 +403,56 @@ def test_a_batch_script_starts_its_launcher_on_the_first_node_only(text: str) ->
     assert "waits there for 2 nodes" in found.message
     assert "srun --nodes=2 --ntasks-per-node=1" in found.fix
     assert ("bash -c" in found.fix) is ("machine_rank" in text)
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes"),
+    [
+        (ALONE.replace("node=8", "node=$PER_NODE"), 2),
+        ("accelerate launch --num_machines 2 --num_processes $N --main_process_ip a t.py", 2),
+        (ALONE.replace("node=8", "node=$SLURM_TASKS_PER_NODE"), 2),
+        (ALONE.replace("node=8", "node=$N").replace("nodes=2", "nodes=1"), 0),
+        ("torchrun $ARGS --nnodes=2 --nproc-per-node=$N t.py", 0),
+        ("deepspeed --num_nodes 2 --num_gpus $N t.py", 0),
+        (f"srun {ALONE.replace('node=8', 'node=$N')}", 0),
+    ],
+)
+def test_the_nodes_that_wait_are_known_without_their_processes(text: str, nodes: int) -> None:
+    one = checked(f"{TWO}#SBATCH --ntasks-per-node=4\n{text}")[-1]
+    found = [held.finding for held in one.findings if held.finding.id == "batch-alone"]
+    assert [f"waits there for {nodes} nodes" in one.message for one in found] == [True] * (
+        nodes > 0
+    )
+    assert ("torchrun-processes" in bad(one)) == ("TASKS_PER_NODE" in text)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("export MASTER_ADDR=localhost\nsrun python -u t.py", "localhost"),
+        ("MASTER_ADDR=127.0.0.1 srun python -m pkg.train", "127.0.0.1"),
+        ("srun --export=ALL,MASTER_ADDR=localhost python t.py", "localhost"),
+        ('srun bash -c "MASTER_ADDR=127.0.0.1 python t.py"', "127.0.0.1"),
+        ("srun env MASTER_ADDR=localhost python3 t.py", "localhost"),
+        ("mpirun -np 2 -H a:1,b:1 -x MASTER_ADDR=localhost python t.py", "localhost"),
+        ("export MASTER_ADDR=localhost\nmpirun -np 2 -H a:1,b:1 -x MASTER_ADDR python t.py",
+         "localhost"),
+        # The program on other nodes does not get it, sets its own, or is none that reads it.
+        ("MASTER_ADDR=localhost mpirun -np 2 -H a:1,b:1 python t.py", None),
+        ("MASTER_ADDR=localhost srun --export=NCCL_DEBUG python t.py", None),
+        ('MASTER_ADDR=localhost srun bash -c "MASTER_ADDR=$A python t.py"', None),
+        ("MASTER_ADDR=localhost srun ./run.sh", None),
+        ("MASTER_ADDR=localhost srun hostname", None),
+        (f"MASTER_ADDR=localhost srun {ALONE}", None),
+        ("MASTER_ADDR=localhost srun -N 1 -n 1 python t.py", None),
+        ("MASTER_ADDR=$(hostname)\nexport MASTER_ADDR\nsrun python t.py", None),
+    ],
+)  # fmt: skip
+def test_an_address_that_each_node_takes_for_its_own(text: str, address: str | None) -> None:
+    one = checked(f"{TWO}{text}")[-1]
+    found = [held.finding for held in one.findings if held.finding.id == "master-address"]
+    assert len(found) == (address is not None)
+    assert all(f"MASTER_ADDR={address} on 2 nodes" in finding.message for finding in found)
 
 
 TRAIN = "torchrun --nproc-per-node=4 t.py"

@@ -450,3 +450,18 @@ def test_the_gpus_of_a_container_are_of_its_manifest(tmp_path: Path, given: int 
     said = [one.finding.message for check in launch.commands for one in check.findings]
     assert [text for text in said if text.endswith("the node has 4 (the container's limit)")]
     assert not [text for text in said if "--gpus" in text]
+
+
+@pytest.mark.parametrize("shell", ["-cx", "-cex", "-xc", "-euxo, pipefail, -c", "-c, -x, --"])
+def test_a_script_is_found_behind_any_options_of_its_shell(shell: str) -> None:
+    (found,) = from_manifests(
+        documents_of(POD.replace("sh, -c,", f"bash, {shell},"), ""), LaunchContext(), ""
+    )
+    assert found.line.words[0].text == "./all_reduce_perf"
+    options = shell.replace(",", "")
+    line = f"docker run --gpus all --shm-size=8g img bash {options} 'mpirun -np 16 all_reduce_perf'"
+    (check,) = lint(LintRequest([line], nodes=2)).launches[0].commands
+    assert [one.processes for p, _ in check.predictions if (one := p.placement)] == [16]
+    inner = f"srun -N 2 bash {options} 'torchrun --nnodes=2 --nproc-per-node=8 t.py'"
+    (check,) = lint(LintRequest([inner])).launches[0].commands
+    assert [p.inner.each for p, _ in check.predictions if p.inner is not None] == [8]

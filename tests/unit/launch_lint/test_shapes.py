@@ -64,7 +64,9 @@ def test_an_unknown_sum_is_one_word() -> None:
     script = f"NP=$((NODES * 8))\nmpirun -np $NP -N 8 {TEST} --unknown"
     (one,) = checked(script)
     assert one.command.program[0].text == "all_reduce_perf"
-    assert one.predictions[0][0].unknown == "the number of processes is '$((NODES * 8))'"
+    assert one.predictions[0][0].unknown == (
+        "8 on each node are asked for, and the number of processes is '$((NODES * 8))'"
+    )
 
 
 @pytest.mark.parametrize("hosts", ["$HOSTS", "${HOSTS}", "$(paste -sd, hosts)", "`cat a,b`"])

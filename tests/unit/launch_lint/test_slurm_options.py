@@ -113,6 +113,17 @@ def test_a_process_that_sees_its_own_gpu_only_is_noted(command: str, gpus: int) 
     assert not checked(f"{command} --gpu-bind=none {REST}").findings
 
 
+@pytest.mark.parametrize("where", ["srun", "sbatch"])
+def test_an_image_has_its_own_paths(where: str) -> None:
+    image = "--container-image=a#b"
+    head, own = ("", image) if where == "srun" else (f"#SBATCH {image}\n", "")
+    judged = checked(f"{head}{SRUN} --export=NCCL_DEBUG=INFO {own} {REST}")
+    (held,) = [one for one in judged.findings if one.finding.id == "export-drops"]
+    assert held.finding.severity is Severity.NOTE
+    assert "PATH" not in held.finding.message
+    assert not judged.is_wrong
+
+
 @pytest.mark.parametrize("value", ["^=mlx5_0,^=mlx5_1", "mlx5_0,mlx5_1", "=mlx5_0,=mlx5_1"])
 def test_a_comma_ends_a_value_of_export(value: str) -> None:
     judged = checked(f"{SRUN} --export=ALL,NCCL_IB_HCA={value} {REST}")

@@ -119,6 +119,13 @@ def test_settings_are_judged_without_a_command(text: str, found: list[str]) -> N
             "      - image: vllm\n        env: [{name: NCCL_ALG, value: Ring}]\n",
             "no container of this manifest starts a launcher",
         ),
+        (
+            "pod.yaml",
+            "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n"
+            "  - command: [bash, -ex, -c, 'sleep 5; ./run.sh']\n"
+            "    env: [{name: NCCL_ALG, value: Ring}]\n",
+            "what ./run.sh starts was not followed",
+        ),
     ],
 )
 def test_files_without_a_command_are_checked_for_their_settings(
@@ -192,3 +199,60 @@ def test_settings_of_fastrak_are_google_s() -> None:
     text = "NCCL_PROTO=Simple\nNCCL_TUNER_PLUGIN=libnccl-tuner.so\nNCCL_FASTRAK_CTRL_DEV=eth0\n"
     (launch,) = lint(LintRequest([text])).launches
     assert not launch.is_bad
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ("-it --ulimit memlock=-1 ulimit stack=67108864 --gpus=all img bash", "ulimit"),
+        ("-v /a:/b -e A --rm ipc=host --gpus all img torchrun --nproc-per-node=8 t.py", "ipc"),
+        ("--gpus all shm-size 8g -d img", "shm-size"),
+    ],
+)
+def test_an_option_of_docker_without_dashes_is_its_image(
+    tmp_path: Path, options: str, word: str
+) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(f"docker run {options}\n")
+    for thing in (str(path), f"docker run {options}"):
+        (launch,) = lint(LintRequest([thing])).launches
+        of_commands = [held.finding for one in launch.commands for held in one.findings]
+        found = [one for one in (*of_commands, *launch.findings) if one.id == "container-image"]
+        assert [one.fix for one in found] == [f"write --{word} and its value"]
+        assert all(one.fixed is None for one in launch.commands)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "-it --ulimit memlock=-1 --gpus all img ulimit -a",
+        "--name ulimit -p 80:80 --gpus all img env -u A bash",
+        "$OPTIONS ulimit --gpus all",
+    ],
+)
+def test_a_right_line_of_docker_has_no_such_finding(options: str) -> None:
+    with pytest.raises(InputError, match="no launch command"):
+        lint(LintRequest([f"docker run {options}"]))
+
+
+@pytest.mark.parametrize(
+    ("line", "costs"),
+    [
+        ("torchrun --nproc_per_node=1 t.py", False),
+        ("torchrun --nnodes=2 --nproc-per-node=1 --rdzv-endpoint=a:1 t.py", False),
+        ("deepspeed --num_gpus=1 t.py", False),
+        ("torchrun --nproc_per_node=2 t.py", True),
+        # How many GPUs the process uses is not known.
+        ("srun -N 1 -n 1 python t.py", True),
+        ("torchrun --nproc_per_node=1 t.py\ntorchrun --nproc_per_node=4 t.py", True),
+    ],
+)
+def test_a_setting_between_gpus_of_a_node_costs_nothing_on_one(line: str, costs: bool) -> None:
+    (launch,) = lint(LintRequest([f"NCCL_P2P_DISABLE=1 {line}"])).launches
+    of_commands = [held.finding for one in launch.commands for held in one.findings]
+    found = [one.message for one in (*of_commands, *launch.findings) if "P2P" in one.message]
+    assert any("host memory" in message for message in found) == costs
+    # What costs bandwidth between nodes is named all the same.
+    (launch,) = lint(LintRequest([f"NCCL_NET_GDR_LEVEL=0 {line}"])).launches
+    of_commands = [held.finding for one in launch.commands for held in one.findings]
+    assert any("no NIC reaches" in one.message for one in (*of_commands, *launch.findings))

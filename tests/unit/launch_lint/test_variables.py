@@ -211,6 +211,39 @@ def test_zero_cta_needs_symmetric_memory(command: str, fixed: str | None) -> Non
     assert not _checked(f"{mpirun} -x NCCL_CTA_POLICY=ZERO all_gather_perf -R 2").findings
 
 
+TRAINER = "torchrun --nproc-per-node=8 t.py"
+BOX = "docker run --gpus all --shm-size=8g"
+JOB = "srun -N 2 --ntasks-per-node=8 {} all_reduce_perf -g 1"
+
+
+@pytest.mark.parametrize(
+    ("command", "fixed"),
+    [
+        (f"A_B=1 NCCL_DEBUG=WARN NCCL_DEBUG=INFO {TRAINER}", f"A_B=1 NCCL_DEBUG=INFO {TRAINER}"),
+        (f"env NCCL_DEBUG=WARN NCCL_DEBUG=INFO {TRAINER}", f"env NCCL_DEBUG=INFO {TRAINER}"),
+        (f"A_B=1 A_B=2 A_B=1 {TRAINER}", f"A_B=1 A_B=1 {TRAINER}"),
+        (f"{BOX} -e A_B=1 -e A_B=2 img {TRAINER}", f"{BOX} -e A_B=2 img {TRAINER}"),
+        (f"NCCL_DEBUG=info NCCL_DEBUG=WARN {TRAINER}", f"NCCL_DEBUG=WARN {TRAINER}"),
+        (f"NCCL_IB_HCA=mlx5_0 NCCL_IB_HCA=mlx5_1 {TRAINER}",
+         f"NCCL_IB_HCA=mlx5_1 {TRAINER}"),
+        (JOB.format("--export=ALL,A_B=1,A_B=2"), JOB.format("--export=ALL,A_B=2")),
+        # What else the first option gives would get lost.
+        (JOB.format("--export=ALL,A_B=1,C_D=1 --export=ALL,A_B=2"), None),
+        ("mpirun -n 8 -H a:8 -x A_B=1 -x A_B=2 -x A_B=1 all_reduce_perf -g 1",
+         "mpirun -n 8 -H a:8 -x A_B=1 -x A_B=1 all_reduce_perf -g 1"),
+        ("mpirun -n 8 -H a:8 --mca mca_base_env_list 'A_B=1;A_B=2' all_reduce_perf -g 1",
+         "mpirun -n 8 -H a:8 --mca mca_base_env_list A_B=2 all_reduce_perf -g 1"),
+    ],
+)  # fmt: skip
+def test_of_two_values_the_fixed_line_has_the_later(command: str, fixed: str | None) -> None:
+    judged = _checked(command)
+    is_option = command.startswith(("mpirun", "srun"))
+    (held,) = judged.findings[:1]
+    assert held.finding.id == "env-twice"
+    assert held.finding.severity is (Severity.ERROR if is_option else Severity.WARNING)
+    assert judged.fixed == fixed
+
+
 @pytest.mark.parametrize("name", ["NCCL_PASS_SM", "NCCL_PSM_BUFFER_SIZE"])
 def test_variables_of_vccl_point_to_our_library(name: str) -> None:
     (held,) = _checked(f"mpirun -n 8 -H a:8 -x {name}=1 sendrecv_perf").findings

@@ -32,6 +32,7 @@ from nccltune.launch_lint.finding import (
 from nccltune.launch_lint.hosts import text_of
 from nccltune.launch_lint.words import is_open
 from nccltune.model.errors import InputError
+from nccltune.model.names import listed
 from nccltune.model.numbers import counted
 from nccltune.model.sizes import format_bytes, parse_bytes
 
@@ -74,6 +75,12 @@ def _boxes(view: View) -> Iterator[_Placed]:
             yield _Placed(box, where)
 
 
+def _docker_runs(view: View) -> Iterator[_Placed]:
+    for placed in _boxes(view):
+        if placed.box.name in DOCKERS and placed.box.words[placed.box.verb] == "run":
+            yield placed
+
+
 def gpus(view: View) -> Iterator[LaunchFinding]:
     """Find `docker run` without --gpus, and `apptainer exec` without --nv."""
     for placed in _boxes(view):
@@ -107,6 +114,23 @@ def gpus(view: View) -> Iterator[LaunchFinding]:
             )
 
 
+def image(view: View) -> Iterator[LaunchFinding]:
+    """Find `docker run ulimit memlock=-1 IMAGE`: the first word that is no option is the image."""
+    for box in (placed.box for placed in _docker_runs(view) if not placed.box.is_service):
+        name, *behind = [*box.options[box.image :], ""]
+        option = name.partition("=")[0]
+        if option in _OPTIONS and any(word.startswith("-") for word in behind):
+            yield error(
+                "container-image",
+                f"{box.text} takes {name!r} for the image, and all behind it for its command",
+                f"write --{option} and its value",
+            )
+
+
+_OPTIONS = listed("cap-add cpus gpus ipc memory net network privileged shm-size ulimit volume")
+"""Names of options of docker run that are neither an image nor a command."""
+
+
 def too_few_gpus(view: View) -> Iterator[LaunchFinding]:
     """Find `docker run --gpus 4 ... torchrun --nproc-per-node=8`."""
     placement, each = view.prediction.placement, view.gpus_per_process
@@ -137,11 +161,10 @@ def shared_memory(view: View) -> Iterator[LaunchFinding]:
     placement = view.prediction.placement
     if placement is not None and placement.most_gpus < 2:
         return
-    for placed in _boxes(view):
-        box = placed.box
-        if box.name not in DOCKERS or box.words[box.verb] != "run" or placed.where == "program":
+    for placed in _docker_runs(view):
+        box, text = placed.box, " ".join(placed.box.words)
+        if placed.where == "program":
             continue
-        text = " ".join(box.words)
         is_shared = "/shm" in text or ("--ipc" in text and not _OWN_IPC.search(text))
         size = _shm_size(text)
         if box.gpus != 1 and not is_shared and size is not None and size <= _DEFAULT_SHM:
@@ -171,10 +194,8 @@ def infiniband(view: View) -> Iterator[LaunchFinding]:
     placement = view.prediction.placement
     if is_off or (placement is not None and len(placement.nodes) < 2):
         return
-    for placed in _boxes(view):
+    for placed in _docker_runs(view):
         box, text = placed.box, " ".join(placed.box.words)
-        if box.name not in DOCKERS or box.words[box.verb] != "run":
-            continue
         is_given = re.search(rf"--privileged|infiniband|MOFED|MELLANOX|{_HIDDEN}", text)
         names = given if box.is_service else box.passed
         if "NCCL_IB_HCA" in names and not is_given:
@@ -203,11 +224,9 @@ def own_network(view: View) -> Iterator[LaunchFinding]:
     placement = view.prediction.placement
     if placement is None or len(placement.nodes) < 2:
         return
-    for placed in _boxes(view):
-        box, text = placed.box, " ".join(placed.box.words)
-        if box.name not in DOCKERS or box.words[box.verb] != "run" or box.is_service:
-            continue
-        if re.search(rf"--net(?:work)?\b|{_HIDDEN}", text) is None:
+    for placed in _docker_runs(view):
+        text = " ".join(placed.box.words)
+        if not placed.box.is_service and not re.search(rf"--net(?:work)?\b|{_HIDDEN}", text):
             yield warning(
                 "container-network",
                 "the container has a network of its own, in which other nodes do not reach NCCL",

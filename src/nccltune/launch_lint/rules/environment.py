@@ -15,7 +15,7 @@ from nccltune.launch_lint.finding import (
     error,
     warning,
 )
-from nccltune.launch_lint.nested import SHELLS, is_c
+from nccltune.launch_lint.nested import SHELLS, script_at
 from nccltune.launch_lint.options import OPENMPI_5
 from nccltune.launch_lint.rules.variables import edits_of
 from nccltune.launch_lint.words import is_open
@@ -134,10 +134,12 @@ def lost_over_ssh(view: View) -> Iterator[LaunchFinding]:
 def lost_in_shell(view: View) -> Iterator[LaunchFinding]:
     """Find `srun bash -c '$CMD'`, where the script sets CMD without export."""
     words, scope = view.command.program, view.site.scope
-    at = next((n for n, word in enumerate(words[:-1]) if is_c(word.text)), 0)
-    if not at or scope is None or not words[at + 1].raw.startswith("'"):
+    texts = [word.text for word in words]
+    at = next((n for n, w in enumerate(texts) if w.rpartition("/")[2] in SHELLS), len(texts))
+    place = script_at(texts, at + 1)
+    if place is None or scope is None or not words[place].raw.startswith("'"):
         return
-    script = words[at + 1].text
+    script = words[place].text
     if _RUNS_MORE.search(script):
         return
     own = set(_SET_IN_SHELL.findall(script)) | {one.name for one in view.variables}
@@ -189,17 +191,15 @@ def _passes_unknown(view: View) -> bool:
 
 
 def _export(view: View, variable: CommandVariable) -> tuple[tuple[Edit, ...], str]:
-    name = variable.name
-    if view.flavor.launcher is Launcher.OPENMPI:
-        return (AppendOption(("-x", name)),), f"add -x {name}"
-    if view.flavor.launcher is Launcher.HYDRA:
-        return (
-            AppendOption(("-genv", name, variable.value or "")),
-        ), f"add -genv {name} {variable.value}"
-    if view.flavor.launcher is Launcher.DEEPSPEED:
-        return (), f"write {name}={variable.value} into ~/.deepspeed_env"
-    if view.flavor.launcher is Launcher.PALS:
-        words = ("--env", f"{name}={variable.value}")
+    name, value, launcher = variable.name, variable.value or "", view.flavor.launcher
+    if launcher is Launcher.DEEPSPEED:
+        return (), f"write {name}={value} into ~/.deepspeed_env"
+    words = {
+        Launcher.OPENMPI: ("-x", name),
+        Launcher.HYDRA: ("-genv", name, value),
+        Launcher.PALS: ("--env", f"{name}={value}"),
+    }.get(launcher)
+    if words is not None:
         return (AppendOption(words),), f"add {' '.join(words)}"
     export = view.command.last("export")
     assert export is not None
@@ -210,30 +210,38 @@ def _export(view: View, variable: CommandVariable) -> tuple[tuple[Edit, ...], st
 def conflicting_values(view: View) -> Iterator[LaunchFinding]:
     """Find a variable with two values in one command: which one wins depends on the launcher.
 
-    An option sets it for all processes, whatever the script or the container has set.
+    An option sets it for all processes, whatever the script or the container has set. Before the
+    launcher, the last value is the one that counts.
     """
-    seen: dict[tuple[str, bool], CommandVariable] = {}
-    around = len(view.site.exported)
-    for variable in list(view.variables)[around:]:
-        key = (variable.name, variable.option is not None)
-        before = seen.get(key)
-        seen[key] = variable
-        if before is None or before.value is None or variable.value in (None, before.value):
+    given = list(view.variables)[len(view.site.exported) :]
+    last = {(one.name, one.option is not None): one for one in given}
+    for before in given:
+        variable = last[before.name, before.option is not None]
+        if before.value is None or variable.value in (None, before.value):
             continue
         said = f"{variable.name} is set to {before.value} and to {variable.value}"
-        drop: Edit = (
-            Replace(before.option, ()) if before.option is not None else SetLead(before.name)
-        )
         known = table().get(variable.name)
         both = f"{before.value},{variable.value}"
-        if known is not None and known.kind == "words" and not {"^", "$"} & set(both):
-            # A list: each of them names what is wanted.
-            edits = edits_of(variable, variable.name, both) if variable.option is not None else ()
-            yield error("env-twice", said, f"write one: {variable.name}={both}", (*edits, drop))
-            continue
-        yield error(
-            "env-twice",
-            said,
-            f"keep one: {variable.name}={variable.value} is the later",
-            (drop,),
-        )
+        is_list = known is not None and known.kind == "words" and not {"^", "$"} & set(both)
+        fix = f"keep one: {variable.name}={variable.value} is the later"
+        if before.option is None:
+            said, fix = f"{said}: the later counts", f"leave out {before.name}={before.value}"
+        edits = _without(before, variable)
+        if is_list:
+            # Each of them names what is wanted.
+            fix = f"write one: {variable.name}={both}"
+            is_one = before.option is not None and before.option is variable.option
+            edits = () if is_one else (*edits_of(variable, variable.name, both), *edits)
+        yield (error if before.option is not None else warning)("env-twice", said, fix, edits)
+
+
+def _without(before: CommandVariable, variable: CommandVariable) -> tuple[Edit, ...]:
+    """Return the edits that remove the earlier of two values of a variable."""
+    option, name = before.option, before.name
+    if option is None:
+        return (SetLead(name, old=before.value),)
+    if option is not variable.option:
+        return (Replace(option, ()),)
+    # Both are in one list, `--export=A=1,A=2`.
+    part = re.compile(rf"(?<!\w){name}={re.escape(before.value or '')}[,;]")
+    return (Replace(option, tuple(part.sub("", word.text, count=1) for word in option.words)),)

@@ -55,7 +55,7 @@ def without_value(view: View) -> Iterator[LaunchFinding]:
         taken = swallowed_at(option, view)
         if taken is None:
             continue
-        word = option.words[0].text
+        word = " ".join((option.words[0].text, *option.values[:taken]))
         yield error(
             "option-without-value",
             f"{word} needs a value: it takes {option.values[taken]!r} for one",
@@ -111,9 +111,9 @@ def numbers(view: View) -> Iterator[LaunchFinding]:
 
 def _counts(meaning: str | None, value: str, flavor: Flavor) -> bool:
     if flavor.launcher is Launcher.TORCHRUN:
-        is_word = meaning == "per_node" and value.isascii() and value.isalpha()
+        # The rules of torchrun check its number of processes, which may be a word.
         numbers = value.split(":", 1) if meaning == "nodes" else [value]
-        return is_word or all(_NUMBER.fullmatch(number) for number in numbers)
+        return meaning == "per_node" or all(_NUMBER.fullmatch(number) for number in numbers)
     if meaning == "nodes":
         return is_node_count(value)
     if meaning in ("gpus_per_node", "gpus_per_task", "gpus"):

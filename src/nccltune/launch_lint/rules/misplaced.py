@@ -120,13 +120,7 @@ def _before(one: Misplaced, view: View) -> Edit | None:
             return None
     existing = view.command.last(one.meaning) if one.meaning in _SINGLE else None
     if existing is not None:
-        return (
-            None
-            if existing.values == one.values or one.meaning == "root"
-            else Replace(existing, words)
-        )
-    if any(
-        option.name == one.name and option.values == one.values for option in view.command.options
-    ):
-        return None
-    return AppendOption(words)
+        is_same = existing.values == one.values or one.meaning == "root"
+        return None if is_same else Replace(existing, words)
+    given = [(option.name, option.values) for option in view.command.options]
+    return AppendOption(words) if (one.name, one.values) not in given else None

@@ -181,15 +181,11 @@ def swallowed(view: View) -> Iterator[LaunchFinding]:
     # `-x NAME = VALUE` and `-x NAME =VALUE` are handled too.
     length = 2 if before[0] == "=" and len(before) > 1 else 1
     value = before[length - 1].removeprefix("=")
-    edits: tuple[Edit, ...] = (
-        Replace(last, ("-x", f"{last.value}={value}")),
-        ReplaceArgument(0, length),
-    )
     yield error(
         "value-as-program",
         f"{last.words[0].text} takes one word: {before[0]!r} would be started as the program",
         f"write -x {last.value}={value}",
-        edits,
+        (Replace(last, ("-x", f"{last.value}={value}")), ReplaceArgument(0, length)),
     )
 
 

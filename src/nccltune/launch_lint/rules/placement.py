@@ -33,10 +33,8 @@ def total_below_per_node(view: View) -> Iterator[LaunchFinding]:
     nodes = len(view.prediction.hosts)
     if nodes < 2 or view.flavor.launcher not in _OF_MPI:
         return
-    total, cap = (
-        view.command.last("total"),
-        view.command.last("per_node") or view.command.last("map_by"),
-    )
+    total = view.command.last("total")
+    cap = view.command.last("per_node") or view.command.last("map_by")
     if total is None or cap is None:
         return
     right = ask.per_node * nodes
@@ -379,11 +377,8 @@ def bound(view: View) -> Iterator[LaunchFinding]:
         if mapping is not None and ":pe=" in mapping.value.lower():
             return
         why = f"{given.text} binds" if given is not None else "Open MPI binds by default"
-        edit = (
-            Replace(given, ("--bind-to", "none"))
-            if given is not None
-            else AppendOption(("--bind-to", "none"))
-        )
+        none = ("--bind-to", "none")
+        edit = Replace(given, none) if given is not None else AppendOption(none)
         placement = view.prediction.placement
         processes = placement.processes if placement is not None else view.prediction.processes
         # With more than 2 processes the default binds each to a package or a NUMA node. These are

@@ -151,12 +151,9 @@ def debug_file(view: View) -> Iterator[LaunchFinding]:
     value = _values(view).get("NCCL_DEBUG_FILE", "")
     placement = view.prediction.placement
     most = placement.most if placement else 1
-    if (
-        most < 2
-        or "%p" in value
-        or is_open(value)
-        or re.search(r"^(|std(out|err)|/dev/.*)$", value)
-    ):
+    if most < 2 or "%p" in value or is_open(value):
+        return
+    if re.search(r"^(|std(out|err)|/dev/.*)$", value):
         return
     stem, dot, ending = value.rpartition(".")
     right = f"{stem}.%p.{ending}" if dot and "/" not in ending else f"{value}.%p"

@@ -60,9 +60,7 @@ def backwards(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
         return
     first = program.value("b") or "32M"
     last = program.value("e") or "32M"
-    default = (
-        " (32M is the default)" if program.value("b") is None or program.value("e") is None else ""
-    )
+    default = " (32M is the default)" if None in map(program.value, "be") else ""
     yield error(
         "sizes-backwards",
         f"-b {first} is larger than -e {last}{default}: no size is measured",

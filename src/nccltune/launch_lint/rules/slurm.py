@@ -72,10 +72,14 @@ def export(view: View) -> Iterator[LaunchFinding]:
         return
     rest = [part for part in parts if part not in ("NONE", "NIL")]
     right = ",".join(["ALL", *rest])
-    yield warning(
+    # Those of an image come from it, whatever --export says.
+    is_image = any(
+        o.name == "container-image" for o in (*view.site.inherited, *view.command.options)
+    )
+    yield (note if is_image else warning)(
         "export-drops",
-        f"--export={option.value}: processes get no other variable of this environment, neither"
-        " PATH and LD_LIBRARY_PATH nor NCCL's",
+        f"--export={option.value}: processes get no other variable of this environment, "
+        + ("NCCL's included" if is_image else "neither PATH and LD_LIBRARY_PATH nor NCCL's"),
         f"write --export={right}",
         (Replace(option, (f"--export={right}",)),)
         if own
@@ -123,18 +127,14 @@ def _cut_by_comma(option: Option, parts: list[str], *, own: bool) -> Iterator[La
             whole.append(part)
     assigned = [part for part in whole if _assigns(part) and "," in part]
     kept = ",".join(part for part in whole if part not in assigned)
-    edits: tuple[Edit, ...] = ()
-    if own:
-        edits = (
-            Replace(option, (f"--export={kept or 'ALL'}",)),
-            *[SetLead(part.partition("=")[0], part, add=True) for part in assigned],
-        )
+    edits: list[Edit] = [Replace(option, (f"--export={kept or 'ALL'}",))]
+    edits += [SetLead(part.partition("=")[0], part, add=True) for part in assigned]
     yield error(
         "export-comma",
         f"--export={option.value}: srun ends a value at ',', so that"
         f" {assigned[0].partition(',')[0]} is all of it",
         f"write {' '.join(assigned)} before srun",
-        edits,
+        tuple(edits) if own else (),
     )
 
 

@@ -165,6 +165,37 @@ def inner_rank(view: View) -> Iterator[LaunchFinding]:
     )
 
 
+def master_address(view: View) -> Iterator[LaunchFinding]:
+    """Find `export MASTER_ADDR=localhost` where srun or mpirun starts Python on several nodes."""
+    placement, launcher = view.prediction.placement, view.flavor.launcher
+    script = _SCRIPT.search(text := " ".join(word.text for word in view.command.program))
+    nodes = len(placement.nodes) if placement is not None else 0
+    is_sure = "assumed" not in (view.prediction.assumed or "") and view.prediction.inner is None
+    if launcher not in _PASS_ON or script is None or nodes < 2 or not is_sure:
+        return
+    given = [variable for variable in view.variables if variable.name == "MASTER_ADDR"]
+    # Open MPI passes on what -x names, srun all unless --export limits that.
+    export = view.command.last("export") or view.site.asked("export")
+    is_all = launcher is not Launcher.OPENMPI and (export is None or "ALL" in export.value)
+    is_passed = is_all or any(variable.option is not None for variable in given)
+    values = [one.value for one in given if one.value is not None] if is_passed else []
+    values += _MASTER.findall(text[: script.end()])
+    if values and values[-1] in LOCAL_HOSTS:
+        yield warning(
+            "master-address",
+            f"MASTER_ADDR={values[-1]} on {nodes} nodes: if the program reads it, each node"
+            " waits at its own address",
+            "name the first node: MASTER_ADDR=$(scontrol show hostnames | head -n 1)"
+            if launcher is Launcher.SLURM
+            else "name one host that all nodes reach",
+        )
+
+
+_PASS_ON = (Launcher.SLURM, Launcher.OPENMPI, Launcher.HYDRA, Launcher.PALS, Launcher.FLUX)
+_SCRIPT = re.compile(r"\bpython[\d.]*(?:\s+-[a-zA-Z]+)*?\s+(?:-m\s+)?[\w./]")
+_MASTER = re.compile(r"(?<!\S)MASTER_ADDR=[\"']?([^\s\"';&|]*)")
+
+
 @of_accelerate
 def accelerate_total(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     """Find numbers of processes and machines that do not go together."""

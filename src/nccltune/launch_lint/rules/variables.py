@@ -49,7 +49,9 @@ def edits_of(
     value = variable.value if value is None else value
     text = name if value is None else f"{name}={value}"
     if option is None:
-        return (SetLead(variable.name, text if name is not None else None),)
+        # Another word may give the same variable a right value.
+        old = variable.value if name is not None else None
+        return (SetLead(variable.name, text if name is not None else None, old=old),)
     word = option.words[0].text
     if option.meaning == "env":
         if name is None:
@@ -58,14 +60,10 @@ def edits_of(
             return (Replace(option, (word, name, value or "")),)
         return (Replace(option, (word, text or name)),)
     if option.meaning == "export":
-        parts = [
-            (text if name is not None else None)
-            if part.partition("=")[0] == variable.name
-            else part
-            for part in option.value.split(",")
-        ]
-        kept = ",".join(part for part in parts if part is not None)
-        return (Replace(option, (f"--export={kept}",)),)
+        is_own = [part.partition("=")[0] == variable.name for part in option.value.split(",")]
+        parts = zip(option.value.split(","), is_own, strict=True)
+        kept = [text or "" if own else part for part, own in parts if name is not None or not own]
+        return (Replace(option, (f"--export={','.join(kept)}",)),)
     return ()
 
 
@@ -461,9 +459,10 @@ def networks(view: View) -> Iterator[LaunchFinding]:
 
 _OF_NETWORKS = (
     *("NCCL_NSOCKS", "NCCL_FASTRAK", "NCCL_TCPX", "NCCL_CROSS"),
+    *("NCCL_SOCKET_", "NCCL_NET", "NCCL_IB_"),
     *("FI_", "OFI_NCCL_"),
 )
-"""Beginnings of variables of networks for which InfiniBand is switched off."""
+"""Beginnings of variables that choose a network, for which InfiniBand is switched off."""
 _UNSET = CommandVariable("", None, None)
 _LOCAL = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE")
 _NEVER = ("LOC", "0")
@@ -478,21 +477,14 @@ def left_over(view: View) -> Iterator[LaunchFinding]:
     given = {v.name: v for v in view.variables if v.value is not None}
     placement = view.prediction.placement
     several = placement is None or placement.most_gpus > 1
+    chosen = [name for name in given if name.startswith(_OF_NETWORKS) and name != "NCCL_IB_DISABLE"]
     costs = {
         "NCCL_P2P_DISABLE": (
             several,
             "GPUs of a node exchange data through host memory instead of NVLink or PCIe",
         ),
         "NCCL_IB_DISABLE": (
-            nodes_of(view) > 1
-            and not any(
-                (
-                    name.startswith(("NCCL_SOCKET_", "NCCL_NET", "NCCL_IB_"))
-                    and name != "NCCL_IB_DISABLE"
-                )
-                or name.startswith(_OF_NETWORKS)
-                for name in given
-            ),
+            nodes_of(view) > 1 and not chosen,
             "nodes exchange data by TCP instead of InfiniBand or RoCE",
         ),
         "NCCL_SHM_DISABLE": (several, "GPUs of a node without peer access use the network"),
@@ -532,7 +524,9 @@ def left_over(view: View) -> Iterator[LaunchFinding]:
             "leave out NCCL_P2P_LEVEL, unless this is what you measure",
         )
     level = given.get("NCCL_NET_GDR_LEVEL")
-    if level is not None and (placement is None or nodes_of(view) > 1) and level.value in _NEVER:
+    # A text beside a command may be for other nodes, too.
+    several = placement is None or nodes_of(view) > 1 or not view.command.words
+    if level is not None and several and level.value in _NEVER:
         said = f"NCCL_NET_GDR_LEVEL={level.value}: no NIC reaches the memory of a GPU"
         yield note("setting-left-over", f"{said} (GPUDirect RDMA is off)")
 
