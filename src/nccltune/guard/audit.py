@@ -61,8 +61,9 @@ class AuditedProcess(msgspec.Struct, frozen=True, kw_only=True):
     `is_here` is whether it was read, `has_environment` whether its environment could be, and
     `is_logged` whether a log has it. `own_pid` is its number in its own container, as NCCL logs it.
     `libraries` is what it has mapped. `has_no_rules`: its communicators are in the log, and our
-    tuner plugin is not. `lacks` are settings that others log, and its whole log does not. `notes`
-    are sentences on what could not be read, and on what to look at next.
+    tuner plugin is not. `own_tuner` is why NCCL decides by itself, as far as the log has
+    it. `lacks` are settings that others log, and its whole log does not. `notes` are sentences on
+    what could not be read, and on what to look at next.
     """
 
     host: str
@@ -75,12 +76,19 @@ class AuditedProcess(msgspec.Struct, frozen=True, kw_only=True):
     user: str = ""
     command: str = ""
     has_no_rules: bool = False
+    own_tuner: str | None = None
     version: str | None
     libraries: list[MappedLibrary] = []
     settings: list[AuditedSetting]
     lacks: list[str] = []
     configuration: LoadedConfiguration | None = None
     notes: list[str] = []
+
+    @property
+    def asked_tuner(self) -> str | None:
+        """Return the tuner plugin that NCCL_TUNER_PLUGIN asks for."""
+        values = [one.value for one in self.settings if one.name == "NCCL_TUNER_PLUGIN"]
+        return values[0] if values and values[0] and values[0].lower() != "none" else None
 
     def of_kind(self, kind: str) -> list[MappedLibrary]:
         """Return the libraries of a kind: `nccl`, `tuner`, `net`, `profiler`, `env`, `sendrecv`."""
@@ -130,6 +138,7 @@ def audit_process(
         user=user,
         command=command_of(folder),
         has_no_rules=logged is not None and logged.has_no_rules,
+        own_tuner=logged.own_tuner if logged else None,
         version=version,
         libraries=libraries,
         settings=[audited(one, version) for one in found],
@@ -190,6 +199,7 @@ def logged_process(logged: LoggedProcess, log: JobLog) -> AuditedProcess:
         has_environment=False,
         is_logged=True,
         has_no_rules=logged.has_no_rules,
+        own_tuner=logged.own_tuner,
         version=log.version,
         settings=[audited(one, log.version) for one in found],
         lacks=sorted(logged.lacks),
@@ -307,11 +317,10 @@ def _notes(
         found.append(f"NCCL asks {plugin.path} for each setting; only its log shows the answers")
     if process.version is None:
         found.append("the version of NCCL is not known: the files are those of the newest release")
-    tuner = next((one.value for one in process.settings if one.name == "NCCL_TUNER_PLUGIN"), None)
-    if tuner and tuner.lower() != "none" and not process.of_kind("tuner"):
+    if process.asked_tuner and not process.own_tuner and not process.of_kind("tuner"):
         found.append(
-            f"NCCL_TUNER_PLUGIN={tuner} is not loaded: NCCL loads it with the first communicator, "
-            "and logs with NCCL_DEBUG=INFO why it cannot"
+            f"NCCL_TUNER_PLUGIN={process.asked_tuner} is not loaded: NCCL loads it with the first "
+            "communicator, and logs with NCCL_DEBUG=INFO why it cannot"
         )
     if process.of_kind(SENDRECV):
         found.append(

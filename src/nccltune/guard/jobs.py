@@ -14,6 +14,7 @@ from nccltune.formats.nccl_log.messages import (
     Communicator,
     LoadedRules,
     Setting,
+    TunerPlugin,
     read_repeated_message,
 )
 from nccltune.formats.nccl_log.run_settings import NcclLog
@@ -25,7 +26,11 @@ from nccltune.model.scale import Scale
 
 
 class LoggedProcess(msgspec.Struct):
-    """A process of a log. `pid` is its number in its own namespace, as NCCL logs it."""
+    """A process of a log. `pid` is its number in its own namespace, as NCCL logs it.
+
+    `tuners` are the tuner plugins in use, empty for NCCL's own. `refused` is why NCCL does not load
+    one, in its words.
+    """
 
     host: str
     pid: int
@@ -33,13 +38,22 @@ class LoggedProcess(msgspec.Struct):
     communicator: dict[str, str] = {}
     loaded: list[LoadedRules] = []
     scales: list[Scale] = []
+    tuners: set[str] = set()
+    refused: str = ""
     lacks: set[str] = set()
     """Settings that other ranks of a communicator log, and this process evidently does not have."""
 
     @property
     def has_no_rules(self) -> bool:
         """Return whether it has communicators, for which our plugin would have logged a line."""
-        return bool(self.scales) and not self.loaded
+        return not self.loaded and (bool(self.scales) or self.own_tuner is not None)
+
+    @property
+    def own_tuner(self) -> str | None:
+        """Return why NCCL decides by itself; None if a plugin does, or the log is silent."""
+        if self.loaded or self.tuners != {""}:
+            return None
+        return self.refused or "NCCL uses its internal tuner"
 
 
 class JobLog(msgspec.Struct):
@@ -69,6 +83,9 @@ def read_job_log(paths: Iterable[Path]) -> JobLog:
                     if process is None:
                         process = log.processes[key] = LoggedProcess(*key)
                     _take(process, message)
+                    if "lugin" in text and (why := _REFUSED.search(text)) is not None:
+                        process.refused = why[0].strip()
+                        process.tuners.add("")
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
     if not log.processes:
@@ -99,15 +116,23 @@ def _printed_version(paths: Iterable[Path]) -> str | None:
 _V = "CCL version "
 
 
+_REFUSED = re.compile(
+    r"(?<=TUNER/Plugin: )(?:(?:Most recent p|P)lugin load|Could not find|Failed to find|\S+: ).*"
+    r"|External tuner plugin .* is unsupported"
+)
+
+
 def _take(process: LoggedProcess, message: object) -> None:
     match message:
-        case Setting(source="environment"):
+        case Setting(source="environment") | Setting(name="NCCL_TUNER_PLUGIN"):
             process.settings[message.name] = message.value
         case CommSetting():
             process.communicator[message.label] = message.value
         case LoadedRules():
             process.loaded.append(message)
             _keep(process, Scale(message.nodes, message.ranks))
+        case TunerPlugin():
+            process.tuners.add(message.name)
         case Communicator(ended=False) if message.ranks and message.nodes:
             _keep(process, Scale(message.nodes, message.ranks))
 
