@@ -30,12 +30,11 @@ from nccltune.guard.sources import (
     ConfigurationFile,
     SettingClaim,
     configuration_files,
-    is_same,
     winners,
 )
 from nccltune.measure.experiments.ab.settings import UNTESTED
 from nccltune.model.nccl_releases import nccl_release
-from nccltune.model.nccl_variables import default_words, release_of, table, unread_words
+from nccltune.model.nccl_variables import default_words, is_default, release_of, table, unread_words
 from nccltune.native.processes import (
     absolute,
     command_of,
@@ -226,9 +225,7 @@ def _default_since(name: str, value: str | None, version: str) -> str | None:
     words = default_words(name, version)
     if words is None or value is None:
         return None
-    default = dict(table()[name].defaults)
-    current = [each for since, each in default.items() if release_of(since) <= release_of(version)]
-    return f"{words}: it changes nothing" if is_same(value, current[-1]) else words
+    return f"{words}: it changes nothing" if is_default(name, value, version) else words
 
 
 def _trial(found: AuditedSetting) -> str | None:
