@@ -107,5 +107,20 @@ class Unread(msgspec.Struct, frozen=True):
     time_us: float = 0.0
 
 
-Recorded = CommCall | Steps | Unread
+class LastCall(msgspec.Struct, frozen=True):
+    """Where a rank of a communicator is at the end of a recording.
+
+    `called` is the number of its last call. `waits` is that of its first call of `function` that is
+    not complete, 0 if there is none. `members` tells communicators of one name apart.
+    """
+
+    recorder: str
+    name: str
+    members: str
+    called: int
+    waits: int
+    function: str
+
+
+Recorded = CommCall | LastCall | Steps | Unread
 """What the readers yield."""

@@ -15,8 +15,8 @@ import msgspec
 
 from nccltune.formats.text.json_stream import JsonStream
 from nccltune.model.errors import InputError
-from nccltune.workload.call import CommCall, CommGroup, Recorded, Unread
-from nccltune.workload.pytorch_names import call_of, elements_of, group_sizes
+from nccltune.workload.call import CommCall, CommGroup, LastCall, Recorded, Unread
+from nccltune.workload.pytorch_names import call_of, elements_of, group_members, group_sizes
 
 PICKLE_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04")
 _MOST_PICKLE_BYTES = 64 << 20
@@ -61,6 +61,9 @@ class _Entry(msgspec.Struct):
     output_sizes: list[list[int]] = []
     input_dtypes: list[str] = []
     output_dtypes: list[str] = []
+    state: str | None = None
+    is_p2p: bool | None = None
+    collective_seq_id: int | None = None
 
 
 def read_flight_recorder(file: BinaryIO, name: str) -> Iterator[Recorded]:
@@ -69,17 +72,40 @@ def read_flight_recorder(file: BinaryIO, name: str) -> Iterator[Recorded]:
     recorder = name if match is None else f"rank {int(match[1])}"
     start = file.read(2)
     file.seek(0)
-    ranks, entries = (_pickled if start in PICKLE_STARTS else _of_json)(file)
-    left_out = 0
+    config, entries = (_pickled if start in PICKLE_STARTS else _of_json)(file)
+    ranks, members = group_sizes(config), group_members(config)
+    left_out, last = 0, dict[str, LastCall]()
     for number, (line, entry) in enumerate(entries, 1):
         if entry is not None:
             left_out = max(left_out, entry.record_id + 1 - number)
+            _follow(entry, recorder, members, last)
         if entry is None:
             yield Unread("an entry that is not one of the Flight Recorder, or is cut off", line)
         elif (found := _call(entry, recorder, ranks)) is not None:
             yield found
     if left_out > 0:
         yield Unread("calls that PyTorch recorded before are not in the dump", number=left_out)
+    yield from last.values()
+
+
+def _follow(
+    entry: _Entry, recorder: str, members: dict[str, str], last: dict[str, LastCall]
+) -> None:
+    """Keep where the rank is in each process group whose ranks are known.
+
+    The calls of a group end in order. PyTorch never sets the state of a call in a coalesced one.
+    """
+    name, title = [*entry.process_group, "", ""][:2]
+    number, function = entry.collective_seq_id, entry.profiling_name.removeprefix("nccl:")
+    if entry.is_p2p or not number or name not in members or function == entry.profiling_name:
+        return
+    before = last.get(name)
+    waits, of = (before.waits, before.function) if before is not None else (0, "")
+    if entry.state == "completed":
+        waits = 0
+    elif not waits:
+        waits, of = number, function
+    last[name] = LastCall(recorder, title or name, members[name], number, waits, of)
 
 
 def _call(entry: _Entry, recorder: str, ranks: dict[str, int]) -> CommCall | Unread | None:
@@ -103,15 +129,15 @@ def _call(entry: _Entry, recorder: str, ranks: dict[str, int]) -> CommCall | Unr
 _Entries = Iterator[tuple[int, _Entry | None]]
 
 
-def _of_json(file: BinaryIO) -> tuple[dict[str, int], _Entries]:
-    """Return the ranks of groups and the entries. PyTorch writes the groups after the entries."""
-    ranks: dict[str, int] = {}
+def _of_json(file: BinaryIO) -> tuple[object, _Entries]:
+    """Return the groups and the entries. PyTorch writes the groups after the entries."""
+    config: object = None
     for item in JsonStream(file, frozenset({"entries"})):
         if item.key == "pg_config":
             with contextlib.suppress(msgspec.DecodeError, RecursionError):
-                ranks = group_sizes(msgspec.json.decode(item.raw or b""))
+                config = msgspec.json.decode(item.raw or b"")
     file.seek(0)
-    return ranks, _entries(JsonStream(file, frozenset({"entries"})))
+    return config, _entries(JsonStream(file, frozenset({"entries"})))
 
 
 def _entries(stream: JsonStream) -> _Entries:
@@ -125,7 +151,7 @@ def _entries(stream: JsonStream) -> _Entries:
         yield 0, None
 
 
-def _pickled(file: BinaryIO) -> tuple[dict[str, int], _Entries]:
+def _pickled(file: BinaryIO) -> tuple[object, _Entries]:
     data = file.read(_MOST_PICKLE_BYTES + 1)
     if len(data) > _MOST_PICKLE_BYTES:
         raise InputError("is a pickle of more than 64 MiB", hint="dump fewer entries, or as JSON")
@@ -147,7 +173,7 @@ def _pickled(file: BinaryIO) -> tuple[dict[str, int], _Entries]:
             "is a pickle without `entries`: no dump of PyTorch's Flight Recorder",
             hint="name a dump of the Flight Recorder",
         )
-    return group_sizes(dump.get("pg_config")), map(_converted, entries)
+    return dump.get("pg_config"), map(_converted, entries)
 
 
 def _converted(entry: object) -> tuple[int, _Entry | None]:

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The calls of a job, summed up by communicator, operation and size."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from nccltune.workload.call import CommCall, CommGroup, Operation, Recorded, Steps, Unread
+from nccltune.workload.call import CommCall, CommGroup, LastCall, Operation, Recorded, Steps, Unread
 
 MOST_ROWS = 1 << 17
 """From this number of rows on, new sizes are rounded down to three binary digits."""
 _MOST_NAMES = 1 << 17
+_SOME = 8
 _NO_NAMES = frozenset({"default_pg", "undefined", "unknown"})
 
 
@@ -132,6 +133,7 @@ class WorkloadTable:
         self._communicators: dict[CommGroup, set[str]] = {}
         self._recorders: set[str] = set()
         self._steps: dict[str, Steps] = {}
+        self._last: dict[tuple[str, str], dict[str, LastCall]] = {}
         self._unread: dict[tuple[str, str], UnreadSum] = {}
         self.formats: dict[str, int] = {}
         self.refused: list[RefusedFile] = []
@@ -150,6 +152,10 @@ class WorkloadTable:
                     self._steps[item.recorder] = Steps(
                         item.recorder, before.steps + item.steps, before.time_us + item.time_us
                     )
+                case LastCall():
+                    own = self._last.setdefault((item.name, item.members), {})
+                    newest = own.setdefault(item.recorder, item)
+                    own[item.recorder] = max(newest, item, key=lambda last: last.called)
                 case Unread():
                     first = UnreadSum(file, item.reason, 0, item.line)
                     found = self._unread.setdefault((file, item.reason), first)
@@ -193,5 +199,28 @@ class WorkloadTable:
             formats=self.formats,
             unread=[item for item in self._unread.values() if item.file not in refused],
             refused=self.refused,
-            notes=self.notes,
+            notes=[*self.notes, *self._waiting()],
         )
+
+    def _waiting(self) -> Iterator[str]:
+        """Yield where ranks wait for one that has not made the call, or made another one."""
+        for (name, _), own in self._last.items():
+            number = min((last.waits for last in own.values() if last.waits), default=0)
+            waiting = [last for last in own.values() if last.waits == number > 0]
+            late = [last.recorder for last in own.values() if last.called < number]
+            functions = {last.function: last for last in waiting}
+            call = f"call {number:,} of {name}"
+            if late:
+                called = f"{_some([last.recorder for last in waiting])} made it"
+                yield (
+                    f"{call} ({waiting[0].function}) waits: {called}, {_some(late)} had not at "
+                    "the end of its recording"
+                )
+            elif len(functions) > 1:
+                made = (f"{last.recorder} made {function}" for function, last in functions.items())
+                yield f"{call}: {', '.join(made)}"
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _SOME} more" if len(names) > _SOME else ""
+    return ", ".join(names[:_SOME]) + more
