@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from nccltune.cli.output import hanging, harmless, hint, plain_table, stdout
-from nccltune.model.scale import Scale, count
+from nccltune.model.scale import count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -129,9 +129,6 @@ def _show_rules(out: Console, rules: LoadedConfiguration, where: str) -> None:
         content += ", changed since the process started: it may use an older content"
     _line(out, "rules", f"{rules.path}  {rules.problem or content}")
     many, scales = count(len(rules.rules), "rule"), "; ".join(map(str, rules.scales[:4]))
-    for one in rules.logged[:4] if not rules.rules else ():
-        words = f"{one.applying} of {count(one.rules, 'rule')} fit {Scale(one.nodes, one.ranks)}"
-        _line(out, "", f"{words}; dropped: {one.dropped}" if one.dropped else words)
     if rules.rules and not scales:
         _line(out, "", f"{many}; which apply is unknown: the job's scale is in NCCL's log (--log)")
     elif rules.rules:

@@ -35,6 +35,7 @@ from nccltune.guard.sources import (
 from nccltune.measure.experiments.ab.settings import UNTESTED
 from nccltune.model.nccl_releases import nccl_release
 from nccltune.model.nccl_variables import default_words, is_default, release_of, table, unread_words
+from nccltune.model.scale import Scale, count
 from nccltune.native.processes import (
     absolute,
     command_of,
@@ -60,9 +61,8 @@ class AuditedProcess(msgspec.Struct, frozen=True, kw_only=True):
     `is_here` is whether it was read, `has_environment` whether its environment could be, and
     `is_logged` whether a log has it. `own_pid` is its number in its own container, as NCCL logs it.
     `libraries` is what it has mapped. `has_no_rules`: its communicators are in the log, and our
-    tuner plugin is not. `own_tuner` is why NCCL decides by itself, as far as the log has
-    it. `lacks` are settings that others log, and its whole log does not. `notes` are sentences on
-    what could not be read, and on what to look at next.
+    tuner plugin is not. `own_tuner` is why NCCL decides by itself. `lacks` are settings that others
+    log, and its whole log does not. `notes` are on what could not be read, and what to look at.
     """
 
     host: str
@@ -86,8 +86,8 @@ class AuditedProcess(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def asked_tuner(self) -> str | None:
         """Return the tuner plugin that NCCL_TUNER_PLUGIN asks for."""
-        values = [one.value for one in self.settings if one.name == "NCCL_TUNER_PLUGIN"]
-        return values[0] if values and values[0] and values[0].lower() != "none" else None
+        value = next((x.value for x in self.settings if x.name == "NCCL_TUNER_PLUGIN"), None)
+        return value if (value or "none").lower() != "none" else None
 
     def of_kind(self, kind: str) -> list[MappedLibrary]:
         """Return the libraries of a kind: `nccl`, `tuner`, `net`, `profiler`, `env`, `sendrecv`."""
@@ -190,6 +190,9 @@ def _hits(folder: Path) -> list[RuleHits]:
 def logged_process(logged: LoggedProcess, log: JobLog) -> AuditedProcess:
     """Return what a log states of a process that was not read."""
     found = winners({}, [], logged=logged.settings, communicator=logged.communicator)
+    configuration = logged_configuration(logged, log.run)
+    fits = [f"{one.applying} of {count(one.rules, 'rule')} fit {Scale(one.nodes, one.ranks)}"
+            for one in dict.fromkeys(logged.loaded)]  # fmt: skip
     return AuditedProcess(
         host=logged.host,
         pid=logged.pid,
@@ -202,7 +205,8 @@ def logged_process(logged: LoggedProcess, log: JobLog) -> AuditedProcess:
         version=log.version,
         settings=[audited(one, log.version) for one in found],
         lacks=sorted(logged.lacks),
-        configuration=logged_configuration(logged, log.run),
+        configuration=configuration,
+        notes=fits[:4] if configuration is not None and not configuration.rules else [],
     )
 
 

@@ -26,11 +26,7 @@ from nccltune.model.scale import Scale
 
 
 class LoggedProcess(msgspec.Struct):
-    """A process of a log. `pid` is its number in its own namespace, as NCCL logs it.
-
-    `tuners` are the tuner plugins in use, empty for NCCL's own. `refused` is why NCCL does not load
-    one, in its words.
-    """
+    """A process of a log, `pid` as NCCL logs it. `tuners`: those in use; "": why no plugin is."""
 
     host: str
     pid: int
@@ -38,8 +34,7 @@ class LoggedProcess(msgspec.Struct):
     communicator: dict[str, str] = {}
     loaded: list[LoadedRules] = []
     scales: list[Scale] = []
-    tuners: set[str] = set()
-    refused: str = ""
+    tuners: dict[str, str] = {}
     lacks: set[str] = set()
     """Settings that other ranks of a communicator log, and this process evidently does not have."""
 
@@ -51,9 +46,7 @@ class LoggedProcess(msgspec.Struct):
     @property
     def own_tuner(self) -> str | None:
         """Return why NCCL decides by itself; None if a plugin does, or the log is silent."""
-        if self.loaded or self.tuners != {""}:
-            return None
-        return self.refused or "NCCL uses its internal tuner"
+        return None if self.loaded or len(self.tuners) > 1 else self.tuners.get("")
 
 
 class JobLog(msgspec.Struct):
@@ -84,8 +77,7 @@ def read_job_log(paths: Iterable[Path]) -> JobLog:
                         process = log.processes[key] = LoggedProcess(*key)
                     _take(process, message)
                     if "lugin" in text and (why := _REFUSED.search(text)) is not None:
-                        process.refused = why[0].strip()
-                        process.tuners.add("")
+                        process.tuners[""] = why[0].strip()
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
     if not log.processes:
@@ -132,7 +124,7 @@ def _take(process: LoggedProcess, message: object) -> None:
             process.loaded.append(message)
             _keep(process, Scale(message.nodes, message.ranks))
         case TunerPlugin():
-            process.tuners.add(message.name)
+            process.tuners.setdefault(message.name, "NCCL uses its internal tuner")
         case Communicator(ended=False) if message.ranks and message.nodes:
             _keep(process, Scale(message.nodes, message.ranks))
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from nccltune.formats.nccl_log.messages import LoadedRules
 from nccltune.formats.nccl_log.run_settings import NcclLog
 from nccltune.formats.tuner_config.csv_rules import MAX_BYTES, FileRule, config_hash, parse_rules
 from nccltune.guard.jobs import LoggedProcess
@@ -95,8 +94,7 @@ class LoadedConfiguration(msgspec.Struct, frozen=True):
     `content` is the hash of the file now. `loaded` is the hash of what the plugin counts for, and
     of what it logged, `expected` that of NCCLTUNE_CONFIG_HASH. `is_newer`: the file has changed
     since the process started. `undecided` is how many calls no rule decided, None if the plugin
-    does not count them. `job` is a sentence on the proof of a job with this content. `logged`
-    is what the plugin logged for each scale.
+    does not count them. `job` is a sentence on the proof of a job with this content.
     """
 
     path: str
@@ -110,7 +108,6 @@ class LoadedConfiguration(msgspec.Struct, frozen=True):
     undecided: int | None = None
     job: str | None = None
     problem: str | None = None
-    logged: list[LoadedRules] = []
 
     @property
     def used(self) -> str | None:
@@ -138,7 +135,6 @@ def loaded_configuration(
     found = LoadedConfiguration(
         place, None, hashes, expected, False, scales, source, [],
         undecided=hits[0].undecided if hits else None,
-        logged=list(dict.fromkeys(logged.loaded)) if logged else [],
     )  # fmt: skip
     path = inside(folder, place)
     try:

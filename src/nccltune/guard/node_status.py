@@ -30,10 +30,7 @@ _NAMED = 6
 
 
 class StatusConflict(msgspec.Struct, frozen=True):
-    """A conflict.
-
-    `kind`: `overridden`, `differs`, `hash`, `libraries`, `filtered` or `not-loaded`.
-    """
+    """A conflict: `overridden`, `differs`, `hash`, `libraries`, `filtered` or `not-loaded`."""
 
     kind: str
     pids: list[int]

@@ -107,11 +107,7 @@ def _defaults(name: str, version: str) -> list[tuple[str, str]]:
 
 
 def is_default(name: str, value: str, version: str) -> bool:
-    """Return whether a value is what NCCL `version` takes by default, as far as it is known.
-
-    >>> is_default("NCCL_IB_TIMEOUT", "0x12", "2.20.5")
-    True
-    """
+    """Return whether a value is what NCCL `version` takes by default, as far as it is known."""
     past = _defaults(name, version)
     return bool(past) and is_same(value, past[-1][1])
 
@@ -132,10 +128,8 @@ def default_words(name: str, version: str) -> str | None:
 
 def is_same(one: str, other: str) -> bool:
     """Return whether NCCL takes two values for the same: `0x16` is `22`, `Ring` is `ring`."""
-    if one.strip().lower() == other.strip().lower():
-        return True
-    first, second = _number(one), _number(other)
-    return first is not None and first == second
+    is_text = one.strip().lower() == other.strip().lower()
+    return is_text or _number(one) == _number(other) is not None
 
 
 def _number(text: str) -> int | None:

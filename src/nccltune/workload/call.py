@@ -108,18 +108,13 @@ class Unread(msgspec.Struct, frozen=True):
 
 
 class LastCall(msgspec.Struct, frozen=True):
-    """Where a rank of a communicator is at the end of a recording.
-
-    `called` is the number of its last call. `waits` is that of its first call of `function` that is
-    not complete, 0 if there is none. `members` tells communicators of one name apart.
-    """
+    """The number of the last call of a rank, and of its first that `waits` for its end, or 0."""
 
     recorder: str
     name: str
     members: str
     called: int
     waits: int
-    function: str
 
 
 Recorded = CommCall | LastCall | Steps | Unread

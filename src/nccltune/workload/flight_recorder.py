@@ -15,8 +15,9 @@ import msgspec
 
 from nccltune.formats.text.json_stream import JsonStream
 from nccltune.model.errors import InputError
+from nccltune.model.names import listed
 from nccltune.workload.call import CommCall, CommGroup, LastCall, Recorded, Unread
-from nccltune.workload.pytorch_names import call_of, elements_of, group_members, group_sizes
+from nccltune.workload.pytorch_names import call_of, elements_of, group_sizes
 
 PICKLE_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04")
 _MOST_PICKLE_BYTES = 64 << 20
@@ -25,20 +26,14 @@ _MOST_SIZES = 100_000
 _RANK = re.compile(r"(\d{1,7})(?:\.(?:json|pkl|pickle))?(?:\.gz)?$")
 """The rank at the end of a file's name, as PyTorch names dumps."""
 _OPCODES = {
-    value[0]
-    for name, value in vars(pickle).items()
-    if isinstance(value, bytes)
-    and len(value) == 1
-    and name
-    in {
-        "MARK", "STOP", "PROTO", "FRAME", "POP", "POP_MARK",
-        "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT",
-        "BINUNICODE", "SHORT_BINUNICODE", "BINSTRING", "SHORT_BINSTRING",
-        "EMPTY_LIST", "APPEND", "APPENDS", "EMPTY_DICT", "SETITEM", "SETITEMS", "DICT", "LIST",
-        "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3",
-        "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET", "MEMOIZE",
-    }
-}  # fmt: skip
+    getattr(pickle, name)[0]
+    for name in listed("""
+MARK STOP PROTO FRAME POP POP_MARK NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT
+BINUNICODE SHORT_BINUNICODE BINSTRING SHORT_BINSTRING EMPTY_LIST APPEND APPENDS EMPTY_DICT SETITEM
+SETITEMS DICT LIST EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 BINPUT LONG_BINPUT BINGET LONG_BINGET
+MEMOIZE
+""")
+}
 _Interpreter: Any = pickle._Unpickler
 """The one in Python: its table of opcodes can be limited, and its memo is no array of the size that
 the file asks for."""
@@ -73,12 +68,11 @@ def read_flight_recorder(file: BinaryIO, name: str) -> Iterator[Recorded]:
     start = file.read(2)
     file.seek(0)
     config, entries = (_pickled if start in PICKLE_STARTS else _of_json)(file)
-    ranks, members = group_sizes(config), group_members(config)
-    left_out, last = 0, dict[str, LastCall]()
+    ranks, left_out, last = group_sizes(config), 0, dict[str, LastCall]()
     for number, (line, entry) in enumerate(entries, 1):
         if entry is not None:
             left_out = max(left_out, entry.record_id + 1 - number)
-            _follow(entry, recorder, members, last)
+            _follow(entry, recorder, config, last)
         if entry is None:
             yield Unread("an entry that is not one of the Flight Recorder, or is cut off", line)
         elif (found := _call(entry, recorder, ranks)) is not None:
@@ -88,24 +82,18 @@ def read_flight_recorder(file: BinaryIO, name: str) -> Iterator[Recorded]:
     yield from last.values()
 
 
-def _follow(
-    entry: _Entry, recorder: str, members: dict[str, str], last: dict[str, LastCall]
-) -> None:
+def _follow(entry: _Entry, recorder: str, config: object, last: dict[str, LastCall]) -> None:
     """Keep where the rank is in each process group whose ranks are known.
 
     The calls of a group end in order. PyTorch never sets the state of a call in a coalesced one.
     """
     name, title = [*entry.process_group, "", ""][:2]
-    number, function = entry.collective_seq_id, entry.profiling_name.removeprefix("nccl:")
-    if entry.is_p2p or not number or name not in members or function == entry.profiling_name:
+    number, group = entry.collective_seq_id, config.get(name) if isinstance(config, dict) else None
+    if entry.is_p2p or not number or not isinstance(group, dict) or not group.get("ranks"):
         return
-    before = last.get(name)
-    waits, of = (before.waits, before.function) if before is not None else (0, "")
-    if entry.state == "completed":
-        waits = 0
-    elif not waits:
-        waits, of = number, function
-    last[name] = LastCall(recorder, title or name, members[name], number, waits, of)
+    before = last.get(name) or LastCall(recorder, title or name, str(group["ranks"]), 0, 0)
+    waits = 0 if entry.state == "completed" else before.waits or number
+    last[name] = msgspec.structs.replace(before, called=number, waits=waits)
 
 
 def _call(entry: _Entry, recorder: str, ranks: dict[str, int]) -> CommCall | Unread | None:

@@ -4,8 +4,7 @@
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
 
 from nccltune.workload.call import CommCall, CommGroup, Operation, Unread
 
@@ -120,24 +119,16 @@ def call_of(
 
 def group_sizes(config: object) -> dict[str, int]:
     """Return the number of ranks of each process group in PyTorch's description of them."""
-    found = {}
-    for name, item in _groups(config):
-        size = item.get("pg_size") or item.get("group_size") or len(rank_list(item.get("ranks")))
-        if isinstance(size, int) and size > 0:
-            found[name] = size
-    return found
-
-
-def group_members(config: object) -> dict[str, str]:
-    """Return the ranks of each process group that states them, as PyTorch writes them."""
-    return {name: str(item["ranks"]) for name, item in _groups(config) if item.get("ranks")}
-
-
-def _groups(config: object) -> Iterator[tuple[str, dict[str, Any]]]:
     listed = config.values() if isinstance(config, dict) else config
+    found = {}
     for item in listed if isinstance(listed, Iterable) else ():
         if isinstance(item, dict):
-            yield str(item.get("pg_name", item.get("name"))), item
+            size = (
+                item.get("pg_size") or item.get("group_size") or len(rank_list(item.get("ranks")))
+            )
+            if isinstance(size, int) and size > 0:
+                found[str(item.get("pg_name", item.get("name")))] = size
+    return found
 
 
 def rank_list(ranks: object) -> list[int]:

@@ -10,7 +10,6 @@ from nccltune.workload.call import CommCall, CommGroup, LastCall, Operation, Rec
 MOST_ROWS = 1 << 17
 """From this number of rows on, new sizes are rounded down to three binary digits."""
 _MOST_NAMES = 1 << 17
-_SOME = 8
 _NO_NAMES = frozenset({"default_pg", "undefined", "unknown"})
 
 
@@ -154,8 +153,8 @@ class WorkloadTable:
                     )
                 case LastCall():
                     own = self._last.setdefault((item.name, item.members), {})
-                    newest = own.setdefault(item.recorder, item)
-                    own[item.recorder] = max(newest, item, key=lambda last: last.called)
+                    if own.setdefault(item.recorder, item).called < item.called:
+                        own[item.recorder] = item
                 case Unread():
                     first = UnreadSum(file, item.reason, 0, item.line)
                     found = self._unread.setdefault((file, item.reason), first)
@@ -203,24 +202,11 @@ class WorkloadTable:
         )
 
     def _waiting(self) -> Iterator[str]:
-        """Yield where ranks wait for one that has not made the call, or made another one."""
+        """Yield the calls that ranks wait in, and the ranks that had not made them."""
         for (name, _), own in self._last.items():
             number = min((last.waits for last in own.values() if last.waits), default=0)
-            waiting = [last for last in own.values() if last.waits == number > 0]
-            late = [last.recorder for last in own.values() if last.called < number]
-            functions = {last.function: last for last in waiting}
-            call = f"call {number:,} of {name}"
-            if late:
-                called = f"{_some([last.recorder for last in waiting])} made it"
-                yield (
-                    f"{call} ({waiting[0].function}) waits: {called}, {_some(late)} had not at "
-                    "the end of its recording"
-                )
-            elif len(functions) > 1:
-                made = (f"{last.recorder} made {function}" for function, last in functions.items())
-                yield f"{call}: {', '.join(made)}"
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _SOME} more" if len(names) > _SOME else ""
-    return ", ".join(names[:_SOME]) + more
+            if late := [last.recorder for last in own.values() if last.called < number]:
+                made = next(last.recorder for last in own.values() if last.waits == number)
+                who = ", ".join(late[:8]) + " and others" * (len(late) > 8)
+                ends = f"{made} waits in it, {who} had not made it at the end of the recording"
+                yield f"call {number:,} of {name}: {ends}"

@@ -416,7 +416,7 @@ def test_a_tuner_that_is_not_loaded(
     assert bool(differs) == own
     show(mixed)
     shown = " ".join(capsys.readouterr().out.split())
-    assert "2 of 3 rules fit 2 nodes, 16 ranks; dropped: 1 other scale" in shown
+    assert "note 2 of 3 rules fit 2 nodes, 16 ranks" in shown
 
 
 def test_a_process_that_cannot_be_read_is_said(

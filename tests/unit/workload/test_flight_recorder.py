@@ -71,13 +71,11 @@ def state(last: int, done: int, function: str = "nccl:all_reduce", group: str = 
     ("ranks", "notes"),
     [
         ([state(10, 9), state(10, 9), state(9, 9)],
-         ["call 10 of dp (all_reduce) waits: rank 0, rank 1 made it, rank 2 had not at the end of "
-          "its recording"]),
+         ["call 10 of dp: rank 0 waits in it, rank 2 had not made it at the end of the "
+          "recording"]),
         # The processor of a rank may be further, while the GPUs are in the same call.
         ([state(12, 9), state(10, 9), state(11, 9)], []),
         ([state(10, 10), state(10, 10), state(9, 9)], []),
-        ([state(10, 9), state(10, 9, "nccl:broadcast")],
-         ["call 10 of dp: rank 0 made all_reduce, rank 1 made broadcast"]),
         ([state(10, 9), state(10, 9, group="6")], []),
         # Calls in a coalesced one have no state of their own.
         ([[*state(1, 0), *state(1, 1, "nccl:coalesced")], state(1, 1)], []),

@@ -21,10 +21,6 @@ class Unread(Exception):  # noqa: N818  # not an error: most nodes lack most fil
     """Reason why a file could not be read. The message is empty if the file does not exist."""
 
 
-class TooLarge(Unread):
-    """The file is larger than what is read."""
-
-
 def read_file(path: Path, most: int = MOST_BYTES) -> bytes:
     """Return the content of a regular file of at most `most` bytes.
 
@@ -53,7 +49,7 @@ def read_file(path: Path, most: int = MOST_BYTES) -> bytes:
     finally:
         os.close(handle)
     if size > most:
-        raise TooLarge(f"is larger than {most >> 20} MiB")
+        raise Unread(f"is larger than {most >> 20} MiB")
     return b"".join(parts)
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path, PurePath
 
 from nccltune.doctor.evidence.catalogue import TEXTS
-from nccltune.doctor.evidence.files import TooLarge, Unread, read_file
+from nccltune.doctor.evidence.files import Unread, read_file
 from nccltune.doctor.evidence.item_names import INDEX
 from nccltune.doctor.evidence.kinds import kinds_of, plain_bytes
 from nccltune.doctor.evidence.layout import NodeFiles, nodes_in
@@ -119,7 +119,7 @@ def put_file(
             kinds = kinds_of(path.name, data)
     except (Unread, OSError) as error:
         if asked:
-            hint = _CUT if isinstance(error, TooLarge) else None
+            hint = _CUT if "is larger" in str(error) else None
             raise InputError(str(error) or "no such file", where=shown, hint=hint) from error
         evidence.refuse(shown, str(error))
         return
@@ -213,10 +213,7 @@ def _dedented(data: bytes) -> bytes:
 
 
 _TOLD = "it tells of a failure and holds no output of a tool, so that nothing can be decided"
-_CUT = (
-    "leave out what NCCL logs of each call (grep -v opCount FILE >SHORT), or give the beginning "
-    "and the end: (head -c 15M FILE; tail -c 15M FILE) >SHORT"
-)
+_CUT = "leave out lines of calls (grep -v opCount), or give both ends: head -c 15M, tail -c 15M"
 _UNKNOWN = "its kind is not recognised"
 _UNCLEAR = "which machine each is of is not known; give each as a file of its own"
 

@@ -101,10 +101,7 @@ class CommSetting(msgspec.Struct, frozen=True):
 
 
 class LoadedRules(msgspec.Struct, frozen=True):
-    """What our tuner plugin loaded for a communicator, and how many of the rules apply to it.
-
-    `dropped` is its text on the others: `4 other scale, 0 shadowed, 0 bad lines`.
-    """
+    """What our tuner plugin loaded for a communicator, and how many of the rules apply to it."""
 
     path: str
     content: str
@@ -112,7 +109,6 @@ class LoadedRules(msgspec.Struct, frozen=True):
     rules: int
     nodes: int
     ranks: int
-    dropped: str = ""
 
 
 class Communicator(msgspec.Struct, frozen=True):
@@ -194,7 +190,6 @@ _LOADED = re.compile(
     r"TUNER/nccltune: (?P<path>.{1,1000}) \(content (?P<content>[0-9a-f]{16})\): "
     r"(?P<applying>\d{1,9}) of (?P<rules>\d{1,9}) rules? appl(?:y|ies) to "
     r"(?P<nodes>\d{1,9}) nodes?, (?P<ranks>\d{1,9}) ranks?\b"
-    r"(?:; dropped: (?P<dropped>[^;]{1,200}))?"
 )
 _COMMUNICATOR = re.compile(
     r"\brank (?P<rank>\d{1,9}) n[rR]anks (?P<ranks>\d{1,9})\b(?: nNodes (?P<nodes>\d{1,9})\b)?"
@@ -257,7 +252,7 @@ def read_message(message: str) -> Message | None:
             return _read_choice(message)
         if message.startswith("TUNER/nccltune: ") and (match := _LOADED.match(message)):
             numbers = map(int, match.group("applying", "rules", "nodes", "ranks"))
-            return LoadedRules(match["path"], match["content"], *numbers, match["dropped"] or "")
+            return LoadedRules(match["path"], match["content"], *numbers)
         if (match := _COMM_SETTING.match(message)) is not None:
             return CommSetting(match["label"], match["value"])
         is_set = " set by " in message or " set to " in message
