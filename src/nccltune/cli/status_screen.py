@@ -86,6 +86,8 @@ def _show_group(out: Console, group: Sequence[AuditedProcess], node: str) -> Non
         _show_libraries(out, first)
     else:
         _line(out, "nccl", first.version or "version unknown")
+        if first.own_tuner:
+            _line(out, "tuner", f"none loaded: {first.own_tuner}")
     if first.configuration is not None:
         _show_rules(out, first.configuration, f" in {first.pid}" if len(group) > 1 else "")
     if first.settings:

@@ -30,12 +30,12 @@ from nccltune.guard.sources import (
     ConfigurationFile,
     SettingClaim,
     configuration_files,
-    is_same,
     winners,
 )
 from nccltune.measure.experiments.ab.settings import UNTESTED
 from nccltune.model.nccl_releases import nccl_release
-from nccltune.model.nccl_variables import default_words, release_of, table, unread_words
+from nccltune.model.nccl_variables import default_words, is_default, release_of, table, unread_words
+from nccltune.model.scale import Scale, count
 from nccltune.native.processes import (
     absolute,
     command_of,
@@ -61,8 +61,8 @@ class AuditedProcess(msgspec.Struct, frozen=True, kw_only=True):
     `is_here` is whether it was read, `has_environment` whether its environment could be, and
     `is_logged` whether a log has it. `own_pid` is its number in its own container, as NCCL logs it.
     `libraries` is what it has mapped. `has_no_rules`: its communicators are in the log, and our
-    tuner plugin is not. `lacks` are settings that others log, and its whole log does not. `notes`
-    are sentences on what could not be read, and on what to look at next.
+    tuner plugin is not. `own_tuner` is why NCCL decides by itself. `lacks` are settings that others
+    log, and its whole log does not. `notes` are on what could not be read, and what to look at.
     """
 
     host: str
@@ -75,12 +75,19 @@ class AuditedProcess(msgspec.Struct, frozen=True, kw_only=True):
     user: str = ""
     command: str = ""
     has_no_rules: bool = False
+    own_tuner: str | None = None
     version: str | None
     libraries: list[MappedLibrary] = []
     settings: list[AuditedSetting]
     lacks: list[str] = []
     configuration: LoadedConfiguration | None = None
     notes: list[str] = []
+
+    @property
+    def asked_tuner(self) -> str | None:
+        """Return the tuner plugin that NCCL_TUNER_PLUGIN asks for."""
+        value = next((x.value for x in self.settings if x.name == "NCCL_TUNER_PLUGIN"), None)
+        return value if (value or "none").lower() != "none" else None
 
     def of_kind(self, kind: str) -> list[MappedLibrary]:
         """Return the libraries of a kind: `nccl`, `tuner`, `net`, `profiler`, `env`, `sendrecv`."""
@@ -130,6 +137,7 @@ def audit_process(
         user=user,
         command=command_of(folder),
         has_no_rules=logged is not None and logged.has_no_rules,
+        own_tuner=logged.own_tuner if logged else None,
         version=version,
         libraries=libraries,
         settings=[audited(one, version) for one in found],
@@ -182,6 +190,9 @@ def _hits(folder: Path) -> list[RuleHits]:
 def logged_process(logged: LoggedProcess, log: JobLog) -> AuditedProcess:
     """Return what a log states of a process that was not read."""
     found = winners({}, [], logged=logged.settings, communicator=logged.communicator)
+    configuration = logged_configuration(logged, log.run)
+    fits = [f"{one.applying} of {count(one.rules, 'rule')} fit {Scale(one.nodes, one.ranks)}"
+            for one in dict.fromkeys(logged.loaded)]  # fmt: skip
     return AuditedProcess(
         host=logged.host,
         pid=logged.pid,
@@ -190,10 +201,12 @@ def logged_process(logged: LoggedProcess, log: JobLog) -> AuditedProcess:
         has_environment=False,
         is_logged=True,
         has_no_rules=logged.has_no_rules,
+        own_tuner=logged.own_tuner,
         version=log.version,
         settings=[audited(one, log.version) for one in found],
         lacks=sorted(logged.lacks),
-        configuration=logged_configuration(logged, log.run),
+        configuration=configuration,
+        notes=fits[:4] if configuration is not None and not configuration.rules else [],
     )
 
 
@@ -216,9 +229,7 @@ def _default_since(name: str, value: str | None, version: str) -> str | None:
     words = default_words(name, version)
     if words is None or value is None:
         return None
-    default = dict(table()[name].defaults)
-    current = [each for since, each in default.items() if release_of(since) <= release_of(version)]
-    return f"{words}: it changes nothing" if is_same(value, current[-1]) else words
+    return f"{words}: it changes nothing" if is_default(name, value, version) else words
 
 
 def _trial(found: AuditedSetting) -> str | None:
@@ -307,11 +318,10 @@ def _notes(
         found.append(f"NCCL asks {plugin.path} for each setting; only its log shows the answers")
     if process.version is None:
         found.append("the version of NCCL is not known: the files are those of the newest release")
-    tuner = next((one.value for one in process.settings if one.name == "NCCL_TUNER_PLUGIN"), None)
-    if tuner and tuner.lower() != "none" and not process.of_kind("tuner"):
+    if process.asked_tuner and not process.own_tuner and not process.of_kind("tuner"):
         found.append(
-            f"NCCL_TUNER_PLUGIN={tuner} is not loaded: NCCL loads it with the first communicator, "
-            "and logs with NCCL_DEBUG=INFO why it cannot"
+            f"NCCL_TUNER_PLUGIN={process.asked_tuner} is not loaded: NCCL loads it with the first "
+            "communicator, and logs with NCCL_DEBUG=INFO why it cannot"
         )
     if process.of_kind(SENDRECV):
         found.append(

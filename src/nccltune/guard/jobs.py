@@ -14,6 +14,7 @@ from nccltune.formats.nccl_log.messages import (
     Communicator,
     LoadedRules,
     Setting,
+    TunerPlugin,
     read_repeated_message,
 )
 from nccltune.formats.nccl_log.run_settings import NcclLog
@@ -25,7 +26,7 @@ from nccltune.model.scale import Scale
 
 
 class LoggedProcess(msgspec.Struct):
-    """A process of a log. `pid` is its number in its own namespace, as NCCL logs it."""
+    """A process of a log, `pid` as NCCL logs it. `tuners`: those in use; "": why no plugin is."""
 
     host: str
     pid: int
@@ -33,13 +34,19 @@ class LoggedProcess(msgspec.Struct):
     communicator: dict[str, str] = {}
     loaded: list[LoadedRules] = []
     scales: list[Scale] = []
+    tuners: dict[str, str] = {}
     lacks: set[str] = set()
     """Settings that other ranks of a communicator log, and this process evidently does not have."""
 
     @property
     def has_no_rules(self) -> bool:
         """Return whether it has communicators, for which our plugin would have logged a line."""
-        return bool(self.scales) and not self.loaded
+        return not self.loaded and (bool(self.scales) or self.own_tuner is not None)
+
+    @property
+    def own_tuner(self) -> str | None:
+        """Return why NCCL decides by itself; None if a plugin does, or the log is silent."""
+        return None if self.loaded or len(self.tuners) > 1 else self.tuners.get("")
 
 
 class JobLog(msgspec.Struct):
@@ -69,6 +76,8 @@ def read_job_log(paths: Iterable[Path]) -> JobLog:
                     if process is None:
                         process = log.processes[key] = LoggedProcess(*key)
                     _take(process, message)
+                    if "lugin" in text and (why := _REFUSED.search(text)) is not None:
+                        process.tuners[""] = why[0].strip()
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
     if not log.processes:
@@ -99,15 +108,23 @@ def _printed_version(paths: Iterable[Path]) -> str | None:
 _V = "CCL version "
 
 
+_REFUSED = re.compile(
+    r"(?<=TUNER/Plugin: )(?:(?:Most recent p|P)lugin load|Could not find|Failed to find|\S+: ).*"
+    r"|External tuner plugin .* is unsupported"
+)
+
+
 def _take(process: LoggedProcess, message: object) -> None:
     match message:
-        case Setting(source="environment"):
+        case Setting(source="environment") | Setting(name="NCCL_TUNER_PLUGIN"):
             process.settings[message.name] = message.value
         case CommSetting():
             process.communicator[message.label] = message.value
         case LoadedRules():
             process.loaded.append(message)
             _keep(process, Scale(message.nodes, message.ranks))
+        case TunerPlugin():
+            process.tuners.setdefault(message.name, "NCCL uses its internal tuner")
         case Communicator(ended=False) if message.ranks and message.nodes:
             _keep(process, Scale(message.nodes, message.ranks))
 

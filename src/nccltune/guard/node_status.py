@@ -30,7 +30,7 @@ _NAMED = 6
 
 
 class StatusConflict(msgspec.Struct, frozen=True):
-    """A conflict. `kind`: `overridden`, `differs`, `hash`, `libraries` or `filtered`."""
+    """A conflict: `overridden`, `differs`, `hash`, `libraries`, `filtered` or `not-loaded`."""
 
     kind: str
     pids: list[int]
@@ -168,6 +168,9 @@ def _own_conflicts(process: AuditedProcess) -> Iterable[tuple[str, str]]:
         if values.get(name):
             text = f"{name}={values[name]} is set: NCCL passes over rules for anything else"
             yield "filtered", text
+    if process.asked_tuner and process.own_tuner:
+        text = f"NCCL_TUNER_PLUGIN={process.asked_tuner} is not loaded: {process.own_tuner}"
+        yield "not-loaded", text
     if len(process.of_kind(NCCL)) > 1:
         paths = " and ".join(one.path for one in process.of_kind(NCCL))
         yield "libraries", f"two NCCLs are loaded in one process: {paths}"

@@ -15,7 +15,6 @@ libraries 2.26.5, 2.28.9 and 2.32.3):
 2.32.3 it knows ten names, none of them about communication.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -23,12 +22,12 @@ import msgspec
 
 from nccltune.doctor.evidence.files import Unread, read_file
 from nccltune.formats.tuner_config.nccl_conf import MAX_BYTES, conf_files, conf_lines
+from nccltune.model.nccl_variables import is_same
 from nccltune.native.processes import absolute, inside
 
 ENVIRONMENT, COMMUNICATOR = "environment", "communicator"
 ENV_PLUGIN, UNKNOWN = "env plugin", "a source not seen"
 OURS = ("NCCL_", "NCCLTUNE_")
-_NUMBER = re.compile(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|\d+)")
 COMMUNICATOR_FIELDS = {
     "Blocking": "NCCL_COMM_BLOCKING",
     "CGA cluster size": "NCCL_CGA_CLUSTER_SIZE",
@@ -182,24 +181,3 @@ def _won(name: str, claims: Sequence[SettingClaim], known_by: str) -> AuditedSet
     overrides = [claim for claim in losers if not is_same(claim.value, first.value)]
     repeats = [claim.source for claim in losers if claim not in overrides]
     return AuditedSetting(name, first.value, first.source, overrides, repeats, known_by)
-
-
-def is_same(one: str, other: str) -> bool:
-    """Return whether NCCL takes two values for the same: `0x16` is `22`, `Ring` is `ring`."""
-    if one.strip().lower() == other.strip().lower():
-        return True
-    first, second = _number(one), _number(other)
-    return first is not None and first == second
-
-
-def _number(text: str) -> int | None:
-    """Return what C's `strtoll(text, NULL, 0)` reads; None for text that is no whole number."""
-    match = _NUMBER.fullmatch(text.rstrip())
-    if match is None:
-        return None
-    digits = match[2]
-    base = 16 if digits[:2] in ("0x", "0X") else 8 if digits.startswith("0") else 10
-    try:
-        return int(match[1] + digits, base)
-    except ValueError:
-        return None

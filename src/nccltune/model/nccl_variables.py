@@ -15,6 +15,7 @@ Names and value ranges are from the source and documentation of NCCL 2.3 to 2.30
 import csv
 import difflib
 import functools
+import re
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -38,6 +39,7 @@ TESTS_PATH HOSTFILE ARGS OPTS ENV FLAGS SETTINGS EXTRA PARAMS VARS TEST_BINARY B
 )
 """Names (after `NCCL_`) of variables that older PyTorch, build systems or scripts read."""
 _CLOSE = 0.86
+_NUMBER = re.compile(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|\d+)")
 
 
 class NcclVariable(NamedTuple):
@@ -98,23 +100,49 @@ def unread_words(name: str, version: str) -> str | None:
     return None
 
 
+def _defaults(name: str, version: str) -> list[tuple[str, str]]:
+    known = table().get(name)
+    defaults = known.defaults if known else ()
+    return [each for each in defaults if release_of(each[0]) <= release_of(version)]
+
+
+def is_default(name: str, value: str, version: str) -> bool:
+    """Return whether a value is what NCCL `version` takes by default, as far as it is known."""
+    past = _defaults(name, version)
+    return bool(past) and is_same(value, past[-1][1])
+
+
 def default_words(name: str, version: str) -> str | None:
     """Return what NCCL `version` takes by default, and since when; None if it never changed.
 
     >>> default_words("NCCL_IB_TIMEOUT", "2.28.9")
     "NCCL's default is 20 since 2.23, 18 before"
     """
-    known = table().get(name)
-    past = (
-        [each for each in known.defaults if release_of(each[0]) <= release_of(version)]
-        if known
-        else []
-    )
+    past = _defaults(name, version)
     if len(past) < 2:
         return None
     (_, before), (since, value) = past[-2:]
     value = "its own choice" if value == "auto" else value
     return f"NCCL's default is {value} since {since}, {before} before"
+
+
+def is_same(one: str, other: str) -> bool:
+    """Return whether NCCL takes two values for the same: `0x16` is `22`, `Ring` is `ring`."""
+    is_text = one.strip().lower() == other.strip().lower()
+    return is_text or _number(one) == _number(other) is not None
+
+
+def _number(text: str) -> int | None:
+    """Return what C's `strtoll(text, NULL, 0)` reads; None for text that is no whole number."""
+    match = _NUMBER.fullmatch(text.rstrip())
+    if match is None:
+        return None
+    digits = match[2]
+    base = 16 if digits[:2] in ("0x", "0X") else 8 if digits.startswith("0") else 10
+    try:
+        return int(match[1] + digits, base)
+    except ValueError:
+        return None
 
 
 def is_foreign(name: str) -> bool:

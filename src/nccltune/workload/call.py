@@ -107,5 +107,15 @@ class Unread(msgspec.Struct, frozen=True):
     time_us: float = 0.0
 
 
-Recorded = CommCall | Steps | Unread
+class LastCall(msgspec.Struct, frozen=True):
+    """The number of the last call of a rank, and of its first that `waits` for its end, or 0."""
+
+    recorder: str
+    name: str
+    members: str
+    called: int
+    waits: int
+
+
+Recorded = CommCall | LastCall | Steps | Unread
 """What the readers yield."""

@@ -15,7 +15,8 @@ import msgspec
 
 from nccltune.formats.text.json_stream import JsonStream
 from nccltune.model.errors import InputError
-from nccltune.workload.call import CommCall, CommGroup, Recorded, Unread
+from nccltune.model.names import listed
+from nccltune.workload.call import CommCall, CommGroup, LastCall, Recorded, Unread
 from nccltune.workload.pytorch_names import call_of, elements_of, group_sizes
 
 PICKLE_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04")
@@ -25,20 +26,14 @@ _MOST_SIZES = 100_000
 _RANK = re.compile(r"(\d{1,7})(?:\.(?:json|pkl|pickle))?(?:\.gz)?$")
 """The rank at the end of a file's name, as PyTorch names dumps."""
 _OPCODES = {
-    value[0]
-    for name, value in vars(pickle).items()
-    if isinstance(value, bytes)
-    and len(value) == 1
-    and name
-    in {
-        "MARK", "STOP", "PROTO", "FRAME", "POP", "POP_MARK",
-        "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT",
-        "BINUNICODE", "SHORT_BINUNICODE", "BINSTRING", "SHORT_BINSTRING",
-        "EMPTY_LIST", "APPEND", "APPENDS", "EMPTY_DICT", "SETITEM", "SETITEMS", "DICT", "LIST",
-        "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3",
-        "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET", "MEMOIZE",
-    }
-}  # fmt: skip
+    getattr(pickle, name)[0]
+    for name in listed("""
+MARK STOP PROTO FRAME POP POP_MARK NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT
+BINUNICODE SHORT_BINUNICODE BINSTRING SHORT_BINSTRING EMPTY_LIST APPEND APPENDS EMPTY_DICT SETITEM
+SETITEMS DICT LIST EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 BINPUT LONG_BINPUT BINGET LONG_BINGET
+MEMOIZE
+""")
+}
 _Interpreter: Any = pickle._Unpickler
 """The one in Python: its table of opcodes can be limited, and its memo is no array of the size that
 the file asks for."""
@@ -61,6 +56,9 @@ class _Entry(msgspec.Struct):
     output_sizes: list[list[int]] = []
     input_dtypes: list[str] = []
     output_dtypes: list[str] = []
+    state: str | None = None
+    is_p2p: bool | None = None
+    collective_seq_id: int | None = None
 
 
 def read_flight_recorder(file: BinaryIO, name: str) -> Iterator[Recorded]:
@@ -69,17 +67,33 @@ def read_flight_recorder(file: BinaryIO, name: str) -> Iterator[Recorded]:
     recorder = name if match is None else f"rank {int(match[1])}"
     start = file.read(2)
     file.seek(0)
-    ranks, entries = (_pickled if start in PICKLE_STARTS else _of_json)(file)
-    left_out = 0
+    config, entries = (_pickled if start in PICKLE_STARTS else _of_json)(file)
+    ranks, left_out, last = group_sizes(config), 0, dict[str, LastCall]()
     for number, (line, entry) in enumerate(entries, 1):
         if entry is not None:
             left_out = max(left_out, entry.record_id + 1 - number)
+            _follow(entry, recorder, config, last)
         if entry is None:
             yield Unread("an entry that is not one of the Flight Recorder, or is cut off", line)
         elif (found := _call(entry, recorder, ranks)) is not None:
             yield found
     if left_out > 0:
         yield Unread("calls that PyTorch recorded before are not in the dump", number=left_out)
+    yield from last.values()
+
+
+def _follow(entry: _Entry, recorder: str, config: object, last: dict[str, LastCall]) -> None:
+    """Keep where the rank is in each process group whose ranks are known.
+
+    The calls of a group end in order. PyTorch never sets the state of a call in a coalesced one.
+    """
+    name, title = [*entry.process_group, "", ""][:2]
+    number, group = entry.collective_seq_id, config.get(name) if isinstance(config, dict) else None
+    if entry.is_p2p or not number or not isinstance(group, dict) or not group.get("ranks"):
+        return
+    before = last.get(name) or LastCall(recorder, title or name, str(group["ranks"]), 0, 0)
+    waits = 0 if entry.state == "completed" else before.waits or number
+    last[name] = msgspec.structs.replace(before, called=number, waits=waits)
 
 
 def _call(entry: _Entry, recorder: str, ranks: dict[str, int]) -> CommCall | Unread | None:
@@ -103,15 +117,15 @@ def _call(entry: _Entry, recorder: str, ranks: dict[str, int]) -> CommCall | Unr
 _Entries = Iterator[tuple[int, _Entry | None]]
 
 
-def _of_json(file: BinaryIO) -> tuple[dict[str, int], _Entries]:
-    """Return the ranks of groups and the entries. PyTorch writes the groups after the entries."""
-    ranks: dict[str, int] = {}
+def _of_json(file: BinaryIO) -> tuple[object, _Entries]:
+    """Return the groups and the entries. PyTorch writes the groups after the entries."""
+    config: object = None
     for item in JsonStream(file, frozenset({"entries"})):
         if item.key == "pg_config":
             with contextlib.suppress(msgspec.DecodeError, RecursionError):
-                ranks = group_sizes(msgspec.json.decode(item.raw or b""))
+                config = msgspec.json.decode(item.raw or b"")
     file.seek(0)
-    return ranks, _entries(JsonStream(file, frozenset({"entries"})))
+    return config, _entries(JsonStream(file, frozenset({"entries"})))
 
 
 def _entries(stream: JsonStream) -> _Entries:
@@ -125,7 +139,7 @@ def _entries(stream: JsonStream) -> _Entries:
         yield 0, None
 
 
-def _pickled(file: BinaryIO) -> tuple[dict[str, int], _Entries]:
+def _pickled(file: BinaryIO) -> tuple[object, _Entries]:
     data = file.read(_MOST_PICKLE_BYTES + 1)
     if len(data) > _MOST_PICKLE_BYTES:
         raise InputError("is a pickle of more than 64 MiB", hint="dump fewer entries, or as JSON")
@@ -147,7 +161,7 @@ def _pickled(file: BinaryIO) -> tuple[dict[str, int], _Entries]:
             "is a pickle without `entries`: no dump of PyTorch's Flight Recorder",
             hint="name a dump of the Flight Recorder",
         )
-    return group_sizes(dump.get("pg_config")), map(_converted, entries)
+    return dump.get("pg_config"), map(_converted, entries)
 
 
 def _converted(entry: object) -> tuple[int, _Entry | None]:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The calls of a job, summed up by communicator, operation and size."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from nccltune.workload.call import CommCall, CommGroup, Operation, Recorded, Steps, Unread
+from nccltune.workload.call import CommCall, CommGroup, LastCall, Operation, Recorded, Steps, Unread
 
 MOST_ROWS = 1 << 17
 """From this number of rows on, new sizes are rounded down to three binary digits."""
@@ -132,6 +132,7 @@ class WorkloadTable:
         self._communicators: dict[CommGroup, set[str]] = {}
         self._recorders: set[str] = set()
         self._steps: dict[str, Steps] = {}
+        self._last: dict[tuple[str, str], dict[str, LastCall]] = {}
         self._unread: dict[tuple[str, str], UnreadSum] = {}
         self.formats: dict[str, int] = {}
         self.refused: list[RefusedFile] = []
@@ -150,6 +151,10 @@ class WorkloadTable:
                     self._steps[item.recorder] = Steps(
                         item.recorder, before.steps + item.steps, before.time_us + item.time_us
                     )
+                case LastCall():
+                    own = self._last.setdefault((item.name, item.members), {})
+                    if own.setdefault(item.recorder, item).called < item.called:
+                        own[item.recorder] = item
                 case Unread():
                     first = UnreadSum(file, item.reason, 0, item.line)
                     found = self._unread.setdefault((file, item.reason), first)
@@ -193,5 +198,15 @@ class WorkloadTable:
             formats=self.formats,
             unread=[item for item in self._unread.values() if item.file not in refused],
             refused=self.refused,
-            notes=self.notes,
+            notes=[*self.notes, *self._waiting()],
         )
+
+    def _waiting(self) -> Iterator[str]:
+        """Yield the calls that ranks wait in, and the ranks that had not made them."""
+        for (name, _), own in self._last.items():
+            number = min((last.waits for last in own.values() if last.waits), default=0)
+            if late := [last.recorder for last in own.values() if last.called < number]:
+                made = next(last.recorder for last in own.values() if last.waits == number)
+                who = ", ".join(late[:8]) + " and others" * (len(late) > 8)
+                ends = f"{made} waits in it, {who} had not made it at the end of the recording"
+                yield f"call {number:,} of {name}: {ends}"

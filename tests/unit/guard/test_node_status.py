@@ -375,6 +375,50 @@ def test_ranks_on_other_nodes_have_other_rules(tree: ProcessTree) -> None:
     )
 
 
+FAILED = "Plugin load returned 2 : x.so: cannot open shared object file : when loading x.so"
+INTERNAL = "TUNER/Plugin: Using internal tuner plugin."
+
+
+@pytest.mark.parametrize(
+    ("asked", "lines", "why"),
+    [
+        ("by environment to x.so", [f"TUNER/Plugin: {FAILED}", INTERNAL], FAILED),
+        ("to x.so", [INTERNAL], "NCCL uses its internal tuner"),
+        ("to x.so", ["External tuner plugin x.so is unsupported"],
+         "External tuner plugin x.so is unsupported"),
+        ("to x.so", ["TUNER/Plugin: x.so: x.so: undefined symbol: y", INTERNAL],
+         "x.so: x.so: undefined symbol: y"),
+        ("to x.so", ["TUNER/Plugin: Could not find: x.so", "TUNER/Plugin: Using Example (v5)"],
+         None),
+        ("to none", [INTERNAL], None),
+        ("to x.so", [], None),
+    ],
+)  # fmt: skip
+def test_a_tuner_that_is_not_loaded(
+    tree: ProcessTree,
+    capsys: pytest.CaptureFixture[str],
+    asked: str,
+    lines: list[str],
+    why: str | None,
+) -> None:
+    start = "node:7:9 [0] NCCL INFO "
+    words = [f"NCCL_TUNER_PLUGIN set {asked}", *lines, "comm 0x1 rank 0 nranks 16 Init COMPLETE"]
+    log = "".join(f"{start}{word}\n" for word in words)
+    found = status(tree, log=log)
+    assert texts(found) == ([f"NCCL_TUNER_PLUGIN=x.so is not loaded: {why}"] if why else [])
+    show(found)
+    own = lines[-1:] == [INTERNAL] or why is not None
+    assert ("tuner      none loaded: " in capsys.readouterr().out) == own
+    # A rank elsewhere has the rules, and this one has not.
+    loaded = LOADED.format(pid=8, content="0123456789abcdef")
+    mixed = status(tree, log=log + loaded.replace("node:8", "other:8"))
+    differs = [text for text in texts(mixed) if "no rules (node:7)" in text]
+    assert bool(differs) == own
+    show(mixed)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "note 2 of 3 rules fit 2 nodes, 16 ranks" in shown
+
+
 def test_a_process_that_cannot_be_read_is_said(
     tree: ProcessTree, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,9 +10,9 @@ from nccltune.guard.sources import (
     AuditedSetting,
     ConfigurationFile,
     configuration_files,
-    is_same,
     winners,
 )
+from nccltune.model.nccl_variables import is_same
 from tests.unit.guard.process_trees import ProcessTree
 
 USER = ConfigurationFile("/home/ann/.nccl.conf", [(1, "NCCL_A", "2"), (3, "NCCL_A", "3")])

@@ -3,6 +3,7 @@
 
 import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,43 @@ def test_a_dump_of_the_last_calls_of_several_backends(tmp_path: Path) -> None:
     assert sizes(found) == {"allreduce": 16, "reduce": 16}
     assert "calls of gloo, which are none of NCCL's (1)" in reasons(found)
     assert "calls that PyTorch recorded before are not in the dump (97)" in reasons(found)
+
+
+def state(last: int, done: int, function: str = "nccl:all_reduce", group: str = "5") -> list[Any]:
+    """Return the calls 1 to `last` of a rank; those after `done` are not complete."""
+    return [
+        entry(
+            function if number == last else "nccl:all_reduce", [[4]], [[4]], record_id=number - 1,
+            collective_seq_id=number, process_group=[group, "dp"],
+            state="completed" if number <= done else "started",
+        )
+        for number in range(1, last + 1)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ranks", "notes"),
+    [
+        ([state(10, 9), state(10, 9), state(9, 9)],
+         ["call 10 of dp: rank 0 waits in it, rank 2 had not made it at the end of the "
+          "recording"]),
+        # The processor of a rank may be further, while the GPUs are in the same call.
+        ([state(12, 9), state(10, 9), state(11, 9)], []),
+        ([state(10, 10), state(10, 10), state(9, 9)], []),
+        ([state(10, 9), state(10, 9, group="6")], []),
+        # Calls in a coalesced one have no state of their own.
+        ([[*state(1, 0), *state(1, 1, "nccl:coalesced")], state(1, 1)], []),
+        ([[entry("nccl:send 0->1", [[4]], [[4]], is_p2p=True, collective_seq_id=1,
+                 state="started")], state(1, 1)], []),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("form", [pickled, lambda value: json.dumps(value).encode()])
+def test_a_call_that_a_rank_has_not_made(
+    tmp_path: Path, ranks: list[list[Any]], notes: list[str], form: Callable[[object], bytes]
+) -> None:
+    for rank, entries in enumerate(ranks):
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(form(dump(*entries)))
+    assert read_workload([tmp_path]).remarks == notes
 
 
 def test_unknown_entries_are_counted(tmp_path: Path) -> None:

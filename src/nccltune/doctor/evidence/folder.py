@@ -119,7 +119,8 @@ def put_file(
             kinds = kinds_of(path.name, data)
     except (Unread, OSError) as error:
         if asked:
-            raise InputError(str(error) or "no such file", where=shown) from error
+            hint = _CUT if "is larger" in str(error) else None
+            raise InputError(str(error) or "no such file", where=shown, hint=hint) from error
         evidence.refuse(shown, str(error))
         return
     if others is None or not _put_machines(others, kinds.unclear, shown, data):
@@ -212,6 +213,7 @@ def _dedented(data: bytes) -> bytes:
 
 
 _TOLD = "it tells of a failure and holds no output of a tool, so that nothing can be decided"
+_CUT = "leave out lines of calls (grep -v opCount), or give both ends: head -c 15M, tail -c 15M"
 _UNKNOWN = "its kind is not recognised"
 _UNCLEAR = "which machine each is of is not known; give each as a file of its own"
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from nccltune.doctor.language.evaluation import UNKNOWN, Env, Run, Unsure
 from nccltune.doctor.language.format_value import format_value
+from nccltune.model.nccl_variables import is_default
 
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
 
@@ -221,6 +222,7 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
             needs=("settings",),
         ),
         "version": Function(_plain(version_of), "version('2.28.9')", "to compare versions"),
+        "is_default": Function(_plain(is_default), "is_default(name, x, version)", "NCCL's own"),
         "lower": Function(_plain(str.lower), "lower(text)", "in lower case"),
         "text": Function(_plain(_text), "text(a, b, ...)", "one text of them all"),
         "split": Function(_plain(_split), "split(text)", "its words"),

@@ -49,6 +49,8 @@ def check_text(head: bytes) -> None:
             raise InputError(f"is compressed ({name})", hint=f"unpack it first ({name} -d)")
     if encoding_of(head) != "utf-8-sig":
         return
+    if head.startswith(b"\x80") and b"pg_config" in head:
+        raise InputError("is a dump of PyTorch's Flight Recorder: nccltune workload show reads it")
     sample = head[:_HEAD_BYTES]
     even, odd = sample[0::2].count(0), sample[1::2].count(0)
     if len(sample) >= 8 and max(even, odd) > 0.4 * len(sample) / 2 and min(even, odd) == 0:

@@ -2,6 +2,7 @@
 """Folders of collected files: layouts, hostile files, equal files."""
 
 import os
+import pickle
 import re
 from pathlib import Path
 
@@ -9,10 +10,10 @@ import pytest
 
 from nccltune.doctor.evidence.collect import facts_of
 from nccltune.doctor.evidence.files import Unread, read_file
-from nccltune.doctor.evidence.folder import read_folder
+from nccltune.doctor.evidence.folder import put_file, read_folder
 from nccltune.doctor.evidence.item_names import ALIASES, KNOWN
 from nccltune.doctor.evidence.parsers.lspci import parse_lspci
-from nccltune.doctor.evidence.raw import Cache
+from nccltune.doctor.evidence.raw import Cache, NodeEvidence
 from nccltune.doctor.facts import Facts
 from nccltune.model.errors import InputError
 from tests.unit.doctor.evidence import texts
@@ -35,6 +36,7 @@ def test_hostile_files_are_counted(tmp_path: Path) -> None:
     node = tmp_path / "n1"
     put(node, "limits.txt", texts.LIMITS)
     put(node, "lspci.txt", b"\x7fELF\0\0\0\0" + bytes(100))
+    put(node, "nccl_trace_rank_0", pickle.dumps({"pg_config": {}, "entries": []}, protocol=2))
     put(node, "status.txt", texts.STATUS.encode("utf-16"))
     put(node, "env.txt", b"NCCL_ALGO=\xff\xfe\xfa\n")
     put(node, "topology.txt", "<system version='1'>" + "<pci>" * 5000)
@@ -54,6 +56,9 @@ def test_hostile_files_are_counted(tmp_path: Path) -> None:
     other, found = folder_facts(tmp_path)
     assert other.node == tmp_path.name
     assert found.node == "n1"
+    with pytest.raises(InputError, match="larger than 32 MiB") as large:
+        put_file(NodeEvidence("n", live=False), node / "nvlink.txt", "nvlink.txt", asked=True)
+    assert "head -c 15M" in str(large.value.hint)
     assert found.named("limits.open_files") == 1024
     assert found.named("limits.cpus") == [0, 1, 2, 3, 8]
     # The file has invalid bytes, but the setting is read.
@@ -61,6 +66,7 @@ def test_hostile_files_are_counted(tmp_path: Path) -> None:
     unread = "\n".join(found.unread)
     for line in (
         "n1/lspci.txt: is a binary file",
+        "n1/nccl_trace_rank_0: is a dump of PyTorch's Flight Recorder: nccltune workload show",
         "n1/etc-nccl-conf.txt: is a link, not followed",
         "n1/dmesg.txt: is a link, not followed",
         "n1/cpuinfo.txt: is a link, not followed",
