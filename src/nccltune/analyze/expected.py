@@ -52,7 +52,8 @@ def expected_findings(
 ) -> Iterator[Finding]:
     """Yield findings that the platform is healthy, needs tuning, or has a problem.
 
-    There is none below the links' bandwidth while the curve still rises, or the limiting bandwidth is assumed.
+    There is none below the links' bandwidth while the curve still rises, or the limiting bandwidth
+    is assumed.
     """
     best = _best(analysis)
     if best is not None and expectation is not None:

@@ -186,7 +186,7 @@ def _filled(rule: DoctorRule, env: Env, members: Iterable[Any]) -> RuleAnswer:
 def _fill_once(
     lines: Sequence[Template], env: Env, into: dict[str, None], *, for_shell: bool
 ) -> None:
-    """Add lines to `into`, filled in for the current record in `env`: equal ones once, none empty."""
+    """Add lines to `into`, filled in for the current record: equal ones once, and no empty one."""
     for line in lines:
         if words := line.fill(env, for_shell=for_shell):
             into.setdefault(words)

@@ -2,7 +2,7 @@
 """The effect of a change on the ceiling, and the commands that verify it."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
