@@ -57,9 +57,7 @@ Infiniband device '{0}' port 1 status:
 \tphys state:\t 5: LinkUp
 \trate:\t\t {2} Gb/sec (4X EDR)
 """
-NICS = (
-    "\tGPU0\tmlx5_0\tmlx5_1\nGPU0\t X \tPIX\tSYS\nmlx5_0\tPIX\t X \tSYS\nmlx5_1\tSYS\tSYS\t X \n"
-)
+NICS = "\tGPU0\tmlx5_0\tmlx5_1\nGPU0\t X \tPIX\tSYS\nmlx5_0\tPIX\t X \tSYS\nmlx5_1\tSYS\tSYS\t X \n"
 
 
 @pytest.mark.parametrize(
