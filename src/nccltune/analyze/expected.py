@@ -32,7 +32,8 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     `limit` is text that names the limiting link and its traffic. `hoped_gb_per_s` is the
     bandwidth in NCCL's own, simpler model; None if that model has none. `ring_gb_per_s` is what the
     links allow a ring, which NCCL may choose although `algorithm` could carry more; None if they
-    are the same. `sure` is False if the bandwidth of a link was assumed.
+    are the same. `sure` is False if the bandwidth of a link was assumed; `at_most` if that can only
+    make the bandwidth lower, since the limiting link is known.
     """
 
     collective: Collective
@@ -43,6 +44,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     ring_gb_per_s: float | None = None
     hoped_gb_per_s: float | None = None
     sure: bool = True
+    at_most: bool = False
 
 
 def expected_findings(
@@ -50,7 +52,8 @@ def expected_findings(
 ) -> Iterator[Finding]:
     """Yield findings that the platform is healthy, needs tuning, or has a problem.
 
-    There is none below the links' bandwidth while the curve still rises, or a bandwidth is assumed.
+    There is none below the links' bandwidth while the curve still rises, or the limiting bandwidth
+    is assumed.
     """
     best = _best(analysis)
     if best is not None and expectation is not None:
@@ -66,11 +69,13 @@ def _against_links(
     point, label, choice = best
     peak, most = _peak(analysis), point.busbw_gb_per_s
     ceiling = expected.busbw_gb_per_s
-    about = "" if expected.sure else " (partly assumed)"
-    lead = f"the links allow {rate(ceiling)}{about}, got"
+    known = expected.sure or expected.at_most
+    about = "" if known else " (partly assumed)"
+    most_of = "at most " if known and not expected.sure else ""
+    lead = f"the links allow {most_of}{rate(ceiling)}{about}, got"
     ring = expected.ring_gb_per_s
     evidence = {"expected_gb_per_s": ceiling, "peak_gb_per_s": peak, "best_gb_per_s": most}
-    if peak > BEYOND * ceiling and not expected.sure:
+    if peak > BEYOND * ceiling and not known:
         words = f"{lead} {rate(peak)}: what is assumed of {expected.limit} is too low"
         yield _finding(analysis, FindingKind.AS_EXPECTED, words, evidence)
     elif peak > BEYOND * ceiling:
@@ -100,11 +105,11 @@ def _against_links(
         yield _finding(
             analysis,
             FindingKind.AS_EXPECTED,
-            f"the links allow {rate(ring)} by ring and {rate(ceiling)}{about} by "
+            f"the links allow {most_of}{rate(ring)} by ring and {rate(ceiling)}{about} by "
             f"{expected.algorithm}, got {rate(peak)}: the platform does what rings allow",
             evidence,
         )
-    elif expected.sure and analysis.saturation is not None and analysis.saturation.saturated:
+    elif known and analysis.saturation is not None and analysis.saturation.saturated:
         other = f", with the best choice {rate(most)}" if most > 1.02 * peak else ""
         several = len(analysis.curves) > 1
         verdict = "not a tuning problem" if several else "no other choice was measured"

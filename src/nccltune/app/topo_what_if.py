@@ -111,7 +111,7 @@ def _nccl_choice(case: WhatIfCase) -> SizePrediction | None:
 
 def _case(request: WhatIfRequest) -> WhatIfCase:
     name = request.collective.lower().replace("-", "").replace("_", "")
-    if name not in TUNED:
+    if name not in (*TUNED, Collective.SENDRECV):
         raise InputError(
             f"{request.collective!r} has no flows here",
             where="‹collective›",

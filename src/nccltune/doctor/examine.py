@@ -186,9 +186,10 @@ def _filled(rule: DoctorRule, env: Env, members: Iterable[Any]) -> RuleAnswer:
 def _fill_once(
     lines: Sequence[Template], env: Env, into: dict[str, None], *, for_shell: bool
 ) -> None:
-    """Add lines to `into`, filled in for the current record in `env`. Equal lines are kept once."""
+    """Add lines to `into`, filled in for the current record: equal ones once, and no empty one."""
     for line in lines:
-        into.setdefault(line.fill(env, for_shell=for_shell))
+        if words := line.fill(env, for_shell=for_shell):
+            into.setdefault(words)
 
 
 def _ask_all(

@@ -105,6 +105,15 @@ def test_less_than_an_estimate_is_no_verdict() -> None:
     assert found({"default": 22.0}, expected_of(48.0, sure=False)) == []
 
 
+def test_a_guess_that_can_only_lower_the_ceiling_leaves_a_verdict() -> None:
+    bound = expected_of(48.0, sure=False, at_most=True)
+    (finding,) = found({"default": 22.0}, bound)
+    assert finding.kind is FindingKind.BELOW_EXPECTED
+    assert "the links allow at most 48 GB/s, got 22 GB/s (45.8 %)" in finding.sentence
+    (finding,) = found({"default": 60.0}, bound)
+    assert "not of this machine, or a link in it is misread" in finding.sentence
+
+
 def test_a_platform_that_does_what_rings_allow_is_fine() -> None:
     """NCCL takes a ring where NVLSTree could do more, on old drivers or without multicast."""
     more = {"algorithm": "nvls_tree", "ring_gb_per_s": 40.0}

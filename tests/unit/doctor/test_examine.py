@@ -43,6 +43,32 @@ def test_nodes_with_the_same_finding_share_a_sentence() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("modules", "disabled"),
+    [
+        (None, ("lsmod | grep peermem", "sudo modprobe nvidia-peermem")),
+        (["nvidia", "nv_peer_mem"], ("lsmod | grep peermem", "sudo modprobe nvidia-peermem")),
+        (["nvidia"], ("sudo modprobe nvidia-peermem",)),
+        ([], ("sudo modprobe nvidia-peermem",)),
+    ],
+)
+def test_where_gpudirect_is_off_for_the_nic_no_level_is_advised(
+    modules: list[str] | None, disabled: tuple[str, ...]
+) -> None:
+    state = "NET/IB : GPU Direct RDMA {} for HCA 0 'mlx5_0'"
+    vias = [{"direction": "receive", "via": "NET/IB/0", "gdr": False, "count": 2}]
+    values = {"log.lines": [{"text": state.format("Disabled"), "count": 1}], "log.vias": vias}
+    values |= {} if modules is None else {"node.modules": modules}
+
+    def commands() -> dict[str, tuple[str, ...]]:
+        found = examine({"a": facts_of("a", values)}, rule_base(), "a test").rules
+        return {one.rule: one.commands for one in found if one.verdict is RuleVerdict.FINDING}
+
+    assert (commands()["gdr-disabled"], commands()["gdr-unused"]) == (disabled, ())
+    values["log.lines"] = [{"text": state.format("Enabled"), "count": 1}]
+    assert commands()["gdr-unused"] == ("nccltune ab NCCL_NET_GDR_LEVEL=PHB",)
+
+
 def test_a_cluster_rule_is_not_applicable_to_one_node() -> None:
     found = examine({"a": facts_of("a", {"nccl.version": "2.28.9"})}, rule_base(), "a test")
     verdicts = {judged.rule: judged.verdict for judged in found.rules}

@@ -83,10 +83,14 @@ def headline(graph: LinkGraph, *, detected: bool = False) -> str:
     made = f" ({', '.join(f'sm{sm}' for sm in sms)})" if sms else ""
     assumed = " (assumed)" if any(_is_assumed(link) for link in graph.links) else ""
     parts = [count(kinds[NodeKind.GPU], "GPU") + made]
+    gpus = {vertex.name for vertex in graph.vertices if vertex.kind is NodeKind.GPU}
+    nvlinks = [link for link in graph.links if link.kind is LinkKind.NVLINK]
+    joined = len(gpus & {link.source for link in nvlinks})
+    of = f" of {joined} of the {len(gpus)} GPUs" if 0 < joined < len(gpus) else ""
     if kinds[NodeKind.NVS]:
-        parts.append(f"NVLink through NVSwitches{assumed}")
-    elif names := {nvlink_name(link) for link in graph.links if link.kind is LinkKind.NVLINK}:
-        parts.append(f"{' and '.join(sorted(names))} from GPU to GPU{assumed}")
+        parts.append(f"NVLink through NVSwitches{of}{assumed}")
+    elif names := {nvlink_name(link) for link in nvlinks}:
+        parts.append(f"{' and '.join(sorted(names))} from GPU to GPU{of}{assumed}")
     elif kinds[NodeKind.GPU] > 1:
         parts.append("NVLink left to detection" if detected else "no NVLink")
     parts.append(count(kinds[NodeKind.NET], "NIC port"))

@@ -10,11 +10,14 @@ from nccltune.formats.topology.xml_tree import MAX_BYTES, dumps_in
 from nccltune.model.errors import InputError
 
 _MATRIX = re.compile(rb"^[ \t>]*GPU0[ \t][^\n]*\n(?:[^\n]*\n)?[ \t>]*GPU0[ \t]+X\b", re.M)
+_PORTS = re.compile(
+    rb"^[ \t>]*(?:(?:CA|Infiniband device) '|State:|Rate:)[^\n]{0,80}$", re.M | re.IGNORECASE
+)
 _AFTER = re.compile(rb"^(?:[ \t>]*(?:```|#|\$)|[^\n]*\bNCCL )", re.M)
 
 
 def topology_beside_results(data: bytes) -> bytes | None:
-    """Return the XML or the matrix of `nvidia-smi topo -m` in a text.
+    """Return the XML or the matrix of `nvidia-smi topo -m` in a text, with the NICs' rates.
 
     Return None if the text has none that can be read, or several: of two machines it is not known
     which one was measured.
@@ -34,4 +37,4 @@ def topology_beside_results(data: bytes) -> bytes | None:
         smi_topology(read_matrix(matrix, ""))
     except InputError:
         return None
-    return matrix
+    return b"\n".join([matrix, *(one[0] for one in _PORTS.finditer(data, matrices[0].end()))])

@@ -4,6 +4,7 @@
 Columns are separated by tabs, or by spaces if the text was pasted. Escape sequences may underline
 the header. Newer drivers add columns after the devices: CPU Affinity, NUMA Affinity, GPU NUMA ID.
 NICs are `NIC0` with a legend below the table. Drivers before 515 print the NICs' own names.
+Rates of NICs are read from `ibstat` or `ibstatus` in the same text.
 `pasted_matrix` restores rows of pasted text.
 """
 
@@ -27,6 +28,11 @@ _DISTANCES = {"X": 0, "PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, "SOC": 
 _GPU = re.compile(r"GPU\d{1,4}")
 _NVLINK = re.compile(r"NV(\d{1,3})")
 _LEGEND = re.compile(r"\b(NIC\d{1,4})\s*:\s*(\S+?),?(?=\s|$)")
+_PORT = re.compile(
+    r"\s*(?:(?:CA|Infiniband device) '(?P<name>[\w.-]{1,64})'|State:\s+(?:\d: *)?(?P<state>\w+)"
+    r"|Rate:\s+(?P<rate>\d{1,4})\b)",
+    re.IGNORECASE,
+)
 _TRAILING = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 _PCI_ONLY = re.compile(r"\btopo +(?:-\w+ +)*(?:-mp|--matrix_pci)\b")
 PCI_ONLY = "nvidia-smi topo -mp shows PCIe alone: whether NVLink joins the GPUs is not known"
@@ -54,7 +60,7 @@ class SmiMatrix(msgspec.Struct, frozen=True, kw_only=True):
     """A matrix. `cells[i][j]` is the connection of device i to device j (`X`, `NV18`, `PIX`).
 
     `notes` names cells that were run together in the text. `pci_only`: `topo -mp`'s, whose cells
-    of GPUs show no NVLink.
+    of GPUs show no NVLink. `rates` are in Gbit/s, by name of NIC.
     """
 
     source: str
@@ -62,6 +68,7 @@ class SmiMatrix(msgspec.Struct, frozen=True, kw_only=True):
     cells: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
     pci_only: bool = False
+    rates: dict[str, int] = {}
 
 
 class MatrixRow(NamedTuple):
@@ -132,6 +139,7 @@ def read_matrix(data: bytes, source: str) -> SmiMatrix:
         cells=tuple(cells),
         notes=tuple(notes),
         pci_only=pci_only,
+        rates=nic_rates(lines),
     )
 
 
@@ -157,6 +165,23 @@ def _topo_header(line: str) -> bool:
 def nic_names(lines: Iterable[str]) -> dict[str, str]:
     """Return the names of `NIC0`, ... in the legend below the table."""
     return {name: device for line in lines for name, device in _LEGEND.findall(line)}
+
+
+def nic_rates(lines: Iterable[str]) -> dict[str, int]:
+    """Return the rates of active ports in `ibstat` or `ibstatus`, in Gbit/s by name of NIC.
+
+    A NIC whose ports, or those of several nodes, differ is left out.
+    """
+    found: dict[str, set[int]] = {}
+    name, active = "", True
+    for match in filter(None, map(_PORT.match, lines)):
+        if match["name"]:
+            name, active = match["name"], True
+        elif match["state"]:
+            active = match["state"].lower() == "active"
+        elif name and active:
+            found.setdefault(name, set()).add(int(match["rate"]))
+    return {name: min(rates) for name, rates in found.items() if len(rates) == 1}
 
 
 def looks_like_matrix(text: str) -> bool:
@@ -345,12 +370,17 @@ class _Tree:
                     devices=tuple(self.under_cpu(members)),
                 )
             )
+        nics = {device.name for device in self.matrix.devices if not device.is_gpu}
+        unknown = (
+            "speeds of links are not known: nvidia-smi topo -m does not show them"
+            if nics and nics <= self.matrix.rates.keys()
+            else "speeds of links and NICs are not known: nvidia-smi topo -m shows neither"
+        )
         return Topology(
             source=self.matrix.source,
             dialect=Dialect.SMI,
             cpus=tuple(cpus),
-            unread=("bus ids are made up, speeds of links and NICs are not known: "
-                    "nvidia-smi topo -m shows neither",
+            unread=(f"bus ids are made up, {unknown}",
                     *([PCI_ONLY] if self.matrix.pci_only else ()),
                     *self.matrix.notes, *self.asymmetric()),
         )  # fmt: skip
@@ -381,7 +411,8 @@ class _Tree:
         if device.is_gpu:
             gpu = Gpu(index=device.index, sm=self.sm, nvlinks=self.nvlinks(member))
             return Pci(bus_id=gpu_bus_id(device.index), class_code="0x030200", gpu=gpu)
-        net = Net(name=device.name, index=device.index)
+        rate = self.matrix.rates.get(device.name)
+        net = Net(name=device.name, index=device.index, mbit_per_s=rate and 1000 * rate)
         return Pci(bus_id=f"fff1:{device.index:02x}:00.0", class_code="0x020000", nets=(net,))
 
     def nvlinks(self, member: int) -> tuple[NvLink, ...]:

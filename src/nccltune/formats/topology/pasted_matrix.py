@@ -70,7 +70,7 @@ def _unquoted(line: str) -> str:
     """Return a line of a reply (`> GPU0 X`) or a Markdown table (`| GPU0 | X |`) without marks."""
     if line.startswith(">"):
         line = line.lstrip("> ")
-    if line.startswith("|"):
+    if line.lstrip().startswith("|") or line.count("|") > 1:
         line = "" if set(line) <= set("|-: ") else line.replace("|", "\t")
     return line
 

@@ -82,6 +82,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     - `kind`: by which a measurement confirms the ceiling (`measured_kinds.json`).
     - `sure`: False if a bandwidth that matters was assumed, nothing of its kind was measured, or
       there are other `notes`.
+    - `at_most`: the ceiling cannot be higher: only other links than the bottleneck are assumed.
     """
 
     busbw_gb_per_s: float
@@ -101,6 +102,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     calibrated_by: str
     kind: str
     sure: bool
+    at_most: bool
     notes: tuple[str, ...]
 
 
@@ -129,7 +131,8 @@ def expect(
 
     Raises InputError if the model has no answer: no GPU, GPUs of unknown model, no NIC for several
     nodes, fewer than two ranks, a link without bandwidth, an invalid setting, or a collective that
-    NCCL builds from send and receive.
+    NCCL builds from send and receive, except send/recv of two GPUs with NVLinks from one to the
+    other: each sends all its bytes over them, as in a ring of all-gather.
 
     >>> from nccltune.examples import example
     >>> from nccltune.topology.files.load import load_topology
@@ -139,6 +142,9 @@ def expect(
     """
     _check(collective, nodes)
     chosen = flow_settings(settings or {})
+    by_peers = collective not in TUNED
+    if by_peers:
+        chosen = msgspec.structs.replace(chosen, algorithm=None)
     topology = filled(topology)
     if ranks_per_node is not None:
         topology = first_gpus(topology, ranks_per_node)
@@ -156,6 +162,8 @@ def expect(
         )
     check_nvlink(topology, len(node.gpus))
     gpus = len(node.gpus)
+    if by_peers and (gpus > 2 or node.nvswitch):
+        raise _of_peers(collective)
     in_domain = joined(topology, nodes, gpus, chosen, nccl_version, nvlink_domains)
     if nodes > 1 and not in_domain:
         _check_nics(topology, node)
@@ -179,6 +187,8 @@ def expect(
             )  # fmt: skip
         ceilings[algorithm] = ceiling(node, flow, calibration or defaults())
     best = _best(ceilings, chosen, groups)
+    if by_peers and ceilings[best].bottleneck.link.kind is not LinkKind.NVLINK:
+        raise _of_peers(collective)
     _check_bandwidth(topology, ceilings[best])
     _check_known(topology, ceilings[best])
     notes = [*node.notes, *_notes(found.ring, chosen, ceilings)]
@@ -227,13 +237,18 @@ def cached_search(
     return search(node, nodes=2 if several else 1, cross_nic=cross_nic, version=version)
 
 
+def _of_peers(collective: Collective) -> InputError:
+    return InputError(
+        f"no ceiling for {collective.prose}: it consists of send and receive, whose paths differ "
+        "for every peer",
+        where="--collective",
+        hint=f"{' '.join(TUNED)}; sendrecv of two GPUs with NVLinks between them",
+    )
+
+
 def _check(collective: Collective, nodes: int) -> None:
-    if collective not in TUNED:
-        raise InputError(
-            f"{collective.prose} consists of send and receive, whose paths differ for every peer",
-            where="--collective",
-            hint=" ".join(TUNED),
-        )
+    if collective not in TUNED and (collective is not Collective.SENDRECV or nodes > 1):
+        raise _of_peers(collective)
     if not 1 <= nodes <= MOST_NODES:
         raise InputError(f"{nodes} is not between 1 and {MOST_NODES}", where="--nodes")
 
@@ -384,6 +399,7 @@ def _expected(
         calibrated_by=_figure(full),
         kind=kind,
         sure=not unsure and not notes,
+        at_most=not notes and all(one.bottleneck.link.wire_is_sure for one in ceilings.values()),
         notes=(*notes, *assumed),
     )
 

@@ -34,7 +34,7 @@ def expectations(
 ) -> TopologyExpectations:
     """Return the ceiling of every collective and scale asked for, with the platform's settings.
 
-    Send/receive, uneven nodes, and emulated nodes, which the topology does not describe, have none.
+    Uneven nodes, and emulated nodes, which the topology does not describe, have none.
     """
     found: list[Expectation] = []
     silent: dict[str, None] = {}
@@ -43,7 +43,7 @@ def expectations(
     topology = with_named_gpus(topology, platform.gpu)
     settings = {name: value for name, value in platform.settings.items() if name in READ}
     for collective, scale in dict.fromkeys(asked):
-        if not collective.tuned or scale.ranks % scale.nodes:
+        if scale.ranks % scale.nodes:
             continue
         try:
             made = expect(
@@ -69,6 +69,7 @@ def expectations(
                 ring_gb_per_s=made.alternatives.get(Algorithm.RING),
                 hoped_gb_per_s=made.nccl_busbw_gb_per_s,
                 sure=made.sure,
+                at_most=made.at_most,
             )
         )
     return TopologyExpectations(found, list(silent))

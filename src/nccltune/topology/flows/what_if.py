@@ -2,7 +2,7 @@
 """The effect of a change on the ceiling, and the commands that verify it."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -184,15 +184,5 @@ def verification_commands(case: WhatIfCase, change: WhatIfChange, gpus: int) -> 
         )
     words = shlex.join(f"{name}={value}" for name, value in change.settings.items())
     alone = f" -g {gpus}" if case.nodes == 1 else ""
-    program = f"{PROGRAMS[case.collective]} -b 1G -e 4G -f 2{alone}"
+    program = f"{case.collective.nccl_tests_name}_perf -b 1G -e 4G -f 2{alone}"
     return (f"nccltune ab {words}{started(case.nodes)} -- {program}",)
-
-
-PROGRAMS: Mapping[Collective, str] = {
-    Collective.ALLREDUCE: "all_reduce_perf",
-    Collective.ALLGATHER: "all_gather_perf",
-    Collective.REDUCESCATTER: "reduce_scatter_perf",
-    Collective.BROADCAST: "broadcast_perf",
-    Collective.REDUCE: "reduce_perf",
-}
-"""The nccl-tests program of each collective."""

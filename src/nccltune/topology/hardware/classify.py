@@ -148,9 +148,10 @@ def broadcom_generation(device: Pci, level: int, version: Version | None = None)
     if vendor != 0x1000:
         return 0
     page = sub_device & 0xF000
-    if chip == 0xC010 and sub_vendor == 0x1000 and page == 0xA000:
+    newest = version or (99, 0, 0)
+    if newest >= (2, 9, 6) and chip == 0xC010 and sub_vendor == 0x1000 and page == 0xA000:
         return 4
-    gen5 = version is None or version >= (2, 20, 0)
+    gen5 = newest >= (2, 20, 0)
     if gen5 and chip == 0xC030 and sub_vendor == 0x1000 and page == level * 0x1000:
         return 5
     return 0

@@ -38,6 +38,9 @@ def once(facts: Facts) -> list[tuple[str | None, str | None, int | None]]:
 def test_counters_of_one_reading(tmp_path: Path) -> None:
     one = pasted_facts(tmp_path / "a", "ethtool-eth0.txt", STATISTICS.format(51))
     assert once(one) == [("an interface", "rx_out_of_buffer", 51)]
+    lost = "\n".join(line.lstrip() for line in STATISTICS.format(51).splitlines())
+    bare = pasted_facts(tmp_path / "f", "x.txt", f"$ ethtool -S eth2\n{lost}\n")
+    assert once(bare) == [("eth2", "rx_out_of_buffer", 51)]
     # Two outputs without names may be of two interfaces.
     two = pasted_facts(tmp_path / "b", "nic.txt", STATISTICS.format(51) + STATISTICS.format(77))
     assert once(two) == [("an interface", "rx_out_of_buffer", 51)]

@@ -312,6 +312,20 @@ def test_pairs_without_p2p_are_told_apart_from_the_others() -> None:
     assert other.like == "through host memory"
 
 
+def test_pairs_slower_with_p2p_than_without_say_nothing_of_a_link() -> None:
+    _, *rows = matrix(3, {(0, 2): 26.1}, 9.9).split("\n")
+    title = "Unidirectional P2P={} Bandwidth (P2P Writes) Matrix (GB/s)\n"
+    text = title.format("Disabled") + matrix(3, {}, 22).split("\n", 1)[1]
+    text += title.format("Enabled") + "\n".join(rows)
+    names = dict.fromkeys(range(3), "NVIDIA RTX A6000")
+    fine, slower = copy_ranges(parse_copies(text), names, {})
+    assert (fine.lowest_gb_per_s, fine.highest_gb_per_s, fine.normal) == (26.1, 26.1, True)
+    assert (slower.highest_gb_per_s, slower.normal, slower.slow) == (9.9, None, None)
+    assert (slower.what, slower.like) == ("GPU to GPU with P2P", "less than without P2P")
+    (alike,) = copy_ranges(parse_copies(text.replace("22.", "10.").replace("26.", "9.")), names, {})
+    assert (alike.what, alike.normal) == ("GPU to GPU", False)
+
+
 def matrix(count: int, rates: dict[tuple[int, int], float], other: float) -> str:
     """Return copies between `count` GPUs: `rates` by pair, `other` of all other pairs."""
     rows = [

@@ -473,7 +473,8 @@ POSTED = [
      "'/dev/nvidia-caps-imex-channels/': No such file or directory", "imex-channel"),
     ("available: 2 nodes (0-1)\nnode 0 cpus: 0 1\nnode 0 size: 0 MB\nnode 1 cpus: 2 3\n"
      "node 1 size: 64307 MB", "numa-without-memory"),
-    (f"$ ulimit -a\n{LOCKED}", "memlock"),
+    (f"$ ulimit -a\n{LOCKED}", "memlock-limited"),
+    (f"CA 'mlx5_0'\n\tPort 1:\n\t\tState: Active\n$ ulimit -a\n{LOCKED}", "memlock"),
 ]  # fmt: skip
 DEVICES = "# Using devices\n#   Rank  0 Pid  7 on  a device  0 [0x03] A100\n"
 POSTED += [
@@ -496,6 +497,7 @@ HARMLESS = [
         "gpu-recovery-action",
     ),
     ("shm      1.0G  883M  142M  87% /dev/shm", "shm-small"),
+    (f"$ ulimit -a\n{LOCKED}", "memlock"),
     ("[    1.100000] iommu: Default domain type: Translated", "iommu-translates"),
     (f"CA 'mlx5_0'\n\tPort 1:\n\t\tState: Active\n\t\tRate: 100\n{PERFTEST}", "rdma-measured"),
     (ETHTOOL.format("1000Mb/s", "yes"), "nic-link"),

@@ -120,7 +120,10 @@ def test_lines_of_a_reply(mark: str) -> None:
     assert read("\n".join(mark + row for row in ROWS)).cells == CELLS
 
 
-def test_a_table_of_markdown() -> None:
-    rows = ["|" + row.strip("\n").replace("\t", " | ") + " |" for row in ROWS if row]
-    rows.insert(1, "|" + "---|" * 12)
+@pytest.mark.parametrize(("left", "right"), [("|", " |"), ("  | ", " |"), ("", "")])
+def test_a_table_of_markdown(left: str, right: str) -> None:
+    rows = [left + row.strip("\n").replace("\t", " | ") + right for row in ROWS if row]
+    rows.insert(1, left + " | ".join(["--"] * 12) + right)
     assert read("\n".join(rows)).cells == CELLS
+    parsed = parse_topo_matrix("\n".join(rows))
+    assert (len(parsed.cells), parsed.unread) == (8 * 7, 0)

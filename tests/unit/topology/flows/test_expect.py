@@ -111,6 +111,42 @@ def test_an_assumed_bandwidth_makes_the_answer_unsure():
     assert any("Gen3" in note for note in found.notes)
 
 
+@pytest.mark.parametrize(
+    ("name", "nodes", "at_most"),
+    [("nvlink-pairs", 1, True), ("flat-vm", 1, False), ("flat-vm", 2, True), ("dgx", 2, True)],
+)
+def test_a_guess_at_other_links_than_the_full_one_cannot_raise_the_ceiling(name, nodes, at_most):
+    found = expect(sample(name), nodes=nodes)
+    assert (found.at_most, found.sure) == (at_most, name == "dgx")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "busbw"),
+    [
+        ("rccl", {}, 144),
+        ("rccl", {"settings": {"NCCL_ALGO": "tree"}}, 144),
+        ("rccl", {"settings": {"NCCL_P2P_DISABLE": "1"}}, None),
+        ("rccl", {"nodes": 2}, None),
+        ("nvlink-pairs", {}, 56),
+        ("nvlink-pairs", {"ranks_per_node": 4}, None),
+        ("dgx", {}, None),
+        ("switch-l40s", {}, None),
+    ],
+)
+def test_send_and_receive_has_a_ceiling_on_nvlinks_between_two_gpus(name, options, busbw):
+    asked = {"collective": Collective.SENDRECV, "ranks_per_node": 2} | options
+    if busbw is None:
+        with pytest.raises(InputError, match="no ceiling for send/recv: it consists of send and"):
+            expect(sample(name), **asked)
+    else:
+        found = expect(sample(name), **asked)
+        assert (found.busbw_gb_per_s, found.bottleneck) == (pytest.approx(busbw), "GPU0 -> GPU1")
+        gather = expect(
+            sample(name), **asked | {"collective": Collective.ALLGATHER, "settings": {}}
+        )
+        assert gather.busbw_gb_per_s == pytest.approx(busbw)
+
+
 def test_few_channels_use_few_nics():
     ring = {"NCCL_ALGO": "ring"}
     found = expect(sample("dgx"), nodes=2, settings=ring | {"NCCL_MAX_NCHANNELS": "2"})

@@ -66,6 +66,12 @@ def test_two_levels_of_a_broadcom_switch_are_one() -> None:
     assert link(found, "PCI 0000:0a:00.0 -> NIC 0000:15:00.0").kind is LinkKind.PCI
 
 
+def test_generation_4_switches_are_flattened_since_2_9() -> None:
+    topology = sample("broadcom")
+    for version, switches in (((2, 9, 6), 1), ((2, 8, 4), 3)):
+        assert len(names(link_graph([topology], nccl_version=version), NodeKind.PCI)) == switches
+
+
 def test_generation_5_switches_are_flattened_since_2_20() -> None:
     text = changed_text("broadcom", ("0xc010", "0xc030")).replace("0xa096", "0x0096", 1)
     topology = read_topology(text.replace("0xa096", "0x1096").encode(), "gen5.xml")

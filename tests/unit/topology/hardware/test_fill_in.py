@@ -6,12 +6,14 @@ from msgspec.structs import replace
 
 from nccltune.cli.topo.show_screen import headline
 from nccltune.formats.topology.nccl_xml import read_topology
+from nccltune.formats.topology.nvidia_smi_matrix import read_matrix, smi_topology
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Dialect
 from nccltune.topology.flows.expect import expect
 from nccltune.topology.hardware.build import link_graph
 from nccltune.topology.hardware.change import devices_of
 from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out, nvlink_is_unknown
+from tests.unit.formats.topology.test_nvidia_smi_matrix import switched
 from tests.unit.topology.samples import L40S, NDV2, NDV4, NDV5, P4D, sample, skeleton, skeleton_xml
 
 A100_SXM = 'class="0x030200" vendor="0x10de" device="0x20b2"'
@@ -63,6 +65,20 @@ def test_devices_without_a_class_are_known_by_their_ids():
     )
     efa = shape | {"nic_facts": 'vendor="0x1d0f" device="0xefa1"'}
     assert "8 NIC ports" in title(skeleton(**efa))
+
+
+def test_a_gpu_without_nvlink_among_others_is_counted():
+    rows = [line.split("\t") for line in switched(4, 18).split("\n")]
+    for row in rows[1:5]:
+        row[1:5] = [
+            cell if "GPU2" not in (row[0], name) or cell == "X" else "SYS"
+            for cell, name in zip(row[1:5], rows[0][1:5], strict=True)
+        ]
+    text = "\n".join("\t".join(row) for row in rows)
+    alone = smi_topology(read_matrix(text.encode(), "t"), sm=90)
+    assert "NVLink through NVSwitches of 3 of the 4 GPUs" in title(alone)
+    whole = smi_topology(read_matrix(switched(4, 18).encode(), "t"), sm=90)
+    assert "NVLink through NVSwitches · " in title(whole)
 
 
 def test_a_file_that_leaves_nvlink_out_does_not_deny_it():

@@ -52,6 +52,8 @@ _ARROWS = {
 }
 _PEERS = ("read", "write", "p2p")
 _MOST_PAIRS = 4096
+_SLOWER = 0.7
+"""Ratio of the rates with and without P2P below which the link is not what limits (p2p-slower)."""
 
 
 class Copies(NamedTuple):
@@ -231,7 +233,7 @@ def copy_ranges(
     copies: Copies, names: Mapping[int, str], links: Mapping[tuple[int, int], int]
 ) -> Iterator[CopyRange]:
     """Yield the lowest and highest rate of each kind of copy, compared with the model's link.
-
+    Pairs that are slower with P2P than without are not: what limits them is not a link.
     `names` are names of GPUs by index, for outputs that have none. `links` are the NVLinks between
     two GPUs (the lower index first).
     """
@@ -247,12 +249,18 @@ def copy_ranges(
                     one.normal = False
             yield one
     refused = {frozenset((one.a, one.b)) for one in copies.refused}
-    for kind, what in (("peer", "GPU to GPU"), ("refused", "GPU to GPU without P2P")):
-        peers = [
-            one
-            for one in copies.peers
-            if (frozenset((one.a, one.b)) in refused) is (kind == "refused")
-        ]
+    slower = {
+        frozenset((one.a, one.b))
+        for one in copies.tests
+        if (one.with_gb_per_s or 0.0) < _SLOWER * (one.without_gb_per_s or 0.0)
+    } - refused
+    everyone = {frozenset((one.a, one.b)) for one in copies.peers}
+    for kind, what, pairs in (
+        ("peer", "GPU to GPU", everyone - slower - refused),
+        ("slower", "GPU to GPU with P2P", slower),
+        ("refused", "GPU to GPU without P2P", refused),
+    ):
+        peers = [one for one in copies.peers if frozenset((one.a, one.b)) in pairs]
         if not peers:
             continue
         both = ", each way of both at once" if copies.both_ways else ""
@@ -297,6 +305,8 @@ def _range(what: str, rates: list[float], model: str, kind: str) -> CopyRange:
         normal = high >= 0.85 * least and low >= 0.4 * least
     elif kind == "refused":
         like = "through host memory"
+    elif kind == "slower":
+        like = "less than without P2P"
     elif kind.endswith("_sm"):
         like = "by loads and stores, which say less of the link than the copy engines (_ce)"
     if low < 0.7 * high and like.startswith("as "):

@@ -21,7 +21,7 @@ _FIELD = re.compile(
     r"^(?P<label>driver|version|bus-info|\s+(?:Speed|Link detected)):(?P<value>.*)$"
 )
 _MODES = re.compile(r"^\s+(?:(?P<label>[A-Z][\w -]*):)?(?P<modes>(?:\s+\d+base\w+/\w+)+)\s*$")
-_COUNTER = re.compile(r"^\s+(?P<name>[\w.\[\] -]{1,64}?): +(?P<value>\d{1,20})\s*$")
+_COUNTER = re.compile(r"^\s*(?P<name>[\w.\[\] -]{1,64}?): +(?P<value>\d{1,20})\s*$")
 # Counters of loss or congestion, with the names of mlx5, bnxt_en, ice, ena, gve; bytes by class.
 _WANTED = re.compile(
     r"discard|drop|pause|ecn|cnp|out_of_buffer|pfc|\bcrc\b|allowance_exceeded|link_down"
