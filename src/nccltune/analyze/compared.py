@@ -133,6 +133,11 @@ def comparisons(analysis: Analysis) -> list[Comparison]:
         for item in analysis.findings
         if item.kind in (FindingKind.SINGLE_SAMPLES, FindingKind.BAD_CROSSOVER)
     }
+    wrong = {
+        (item.collective, item.scale)
+        for item in analysis.findings
+        if item.kind is FindingKind.WRONG_RESULTS
+    }
     found = []
     groups = _groups(analysis.conditions)
     for items in groups:
@@ -140,6 +145,8 @@ def comparisons(analysis: Analysis) -> list[Comparison]:
         result = compared(items)
         claim = result.conclusive and (condition.collective, condition.scale) not in doubted
         missing = _missing(items, result, groups)
+        if missing and (condition.collective, condition.scale) in wrong:
+            missing = "results were wrong, so no rule can be found"
         text = missing if missing.startswith("no whole") else f"with nothing: {missing}"
         text = _beside(items, groups) or (text if missing else _text(items, result, claim))
         found.append(Comparison(condition.title, text, missing, result, items))
