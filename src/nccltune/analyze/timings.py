@@ -24,7 +24,6 @@ from nccltune.model.choice import (
     AnyChoice,
     Choice,
     choice_label,
-    forces,
 )
 from nccltune.model.collective import Collective
 from nccltune.model.sample import Purpose, Sample
@@ -198,18 +197,17 @@ class WrongResults(NamedTuple):
             return False
         if isinstance(self.choice, Choice):
             return choice.without_channels() == self.choice.without_channels()
-        return self.choice == DEFAULT or forces(self.choice, choice)
+        name, _, value = str(self.choice).partition("=")
+        own = choice.algorithm if name == "NCCL_ALGO" else choice.protocol
+        return self.choice == DEFAULT or value.lower() == own.replace("_", "")
 
     @property
     def sentence(self) -> str:
         """Return what was wrong where, and what follows."""
         ends = " to ".join(dict.fromkeys(map(format_bytes, (min(self.sizes), max(self.sizes)))))
-        what = "NCCL's default" if self.choice == DEFAULT else choice_label(self.choice)
-        end = "so no rule uses it there, at no size"
+        what, end = choice_label(self.choice), "so no rule uses it there, at no size"
         if self.choice == DEFAULT:
-            end = "so no rule is made there, as it could only hide them: find the cause first"
-        elif self.choice == TUNED_RUN:
-            end = "and these timings are left out"
+            what, end = "NCCL's default", "so no rule is made that could hide them: find the cause"
         return (
             f"{self.collective.prose}, {self.scale}: {what} gave wrong results at {ends} "
             f"({count(len(self.sizes), 'timing')} with #wrong above 0), {end}"

@@ -161,9 +161,8 @@ def doubts(read: RuleFile, config: Path) -> list[str]:
     """Return warnings about rules that are only candidates, or were measured elsewhere."""
     study = Study(config)
     found = []
-    if config.is_dir() and study.tuning_path.is_file():
-        with contextlib.suppress(StudyError):
-            found += study.read_json(study.tuning_path, Tuning).wrong
+    with contextlib.suppress(StudyError):
+        found += study.read_json(study.tuning_path, Tuning).wrong
     unmarked = sum(item.state is None for item in read.rules)
     if unmarked and (unmarked < len(read.rules) or not read.header):
         found.append(

@@ -34,8 +34,6 @@ from nccltune.tune.study import tune, write
 from nccltune.tune.worth import job_worth
 from nccltune.workload.table import Workload
 
-_LOOKS = 1.03
-
 
 class SavedTuning(NamedTuple):
     """A tuning, its configuration, errors of writing, and which timings no rule can be made of.
@@ -100,7 +98,7 @@ def _left_out(samples: SortedSamples) -> list[str]:
     found = []
     for limits, number in limited.items():
         words = f"of {limits}, {rest_of(limits)}: neither the default nor a whole choice"
-        if gains.get(limits, 0) > _LOOKS:
+        if gains.get(limits, 0) > 1.03:
             words += f", but looks up to {gains[limits]:.2f}x faster; for a rule set both variables"
         found.append((words, number))
     unscaled = samples.without_scale + sum(

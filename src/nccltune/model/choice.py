@@ -95,13 +95,6 @@ def choice_label(choice: AnyChoice) -> str:
     return choice.label if isinstance(choice, Choice) else choice
 
 
-def forces(setting: AnyChoice, choice: Choice) -> bool:
-    """Return whether `NCCL_PROTO=LL128` and the like force a part of `choice`."""
-    name, _, value = str(setting).partition("=")
-    own = choice.algorithm if name == "NCCL_ALGO" else choice.protocol
-    return value.lower() == own.replace("_", "")
-
-
 def rest_of(choice: PartialChoice) -> str:
     """Return `protocol chosen by NCCL`, or the same of the algorithm: what a choice leaves open."""
     return f"{'protocol' if 'ALGO' in choice else 'algorithm'} chosen by NCCL"

@@ -37,7 +37,6 @@ from nccltune.workload.demand import Demand, at_nearest
 _HARMLESS = frozenset({"unsupported", "memory"})
 """Kinds of failure that a rule does not cause. A size with such a failure is not measured, and its
 rule is kept."""
-_WRONG = "wrong results"
 
 
 class CollectiveProof:
@@ -104,7 +103,7 @@ class CollectiveProof:
         if kind in _HARMLESS or key.choice == DEFAULT:
             self._lost[key.bytes] = point.error.text if point.error else "wrong results"
         else:
-            self._failures[key.bytes] = _WRONG if kind == "wrong" else f"fails ({kind})"
+            self._failures[key.bytes] = "wrong results" if kind == "wrong" else f"fails ({kind})"
 
     def asks(self, first_round: int) -> list[RoundRequest]:
         """Return the next requests; an empty list when every size and every rule is decided.
@@ -252,7 +251,7 @@ class CollectiveProof:
             return f"{self._failures[failed]} at {format_bytes(failed)}"
         own = self._rules[index].choice.without_channels()
         for size, words in self._failures.items():
-            other = self.at[size] if words == _WRONG else None
+            other = self.at[size] if words == "wrong results" else None
             if other is not None and self._rules[other].choice.without_channels() == own:
                 return f"{own.label} gave wrong results at {format_bytes(size)}"
         instead = self.ran_instead(index, sizes)

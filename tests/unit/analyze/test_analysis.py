@@ -182,8 +182,7 @@ def test_wrong_results_are_left_out_and_said() -> None:
     assert {finding.evidence["timings"] for finding in kinds} == {8.0, 16.0}
     assert [finding.sentence for finding in kinds] == [
         "all-reduce, 4 nodes, 4 ranks: NCCL's default gave wrong results at 1 KiB (16 timings with "
-        "#wrong above 0), so no rule is made there, as it could only hide them: find the cause "
-        "first",
+        "#wrong above 0), so no rule is made that could hide them: find the cause",
         "all-reduce, 4 nodes, 4 ranks: ring/simple gave wrong results at 1 KiB (8 timings with "
         "#wrong above 0), so no rule uses it there, at no size",
     ]
