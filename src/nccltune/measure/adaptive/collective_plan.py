@@ -264,7 +264,7 @@ class CollectivePlan:
             reason = point.error.kind if point.error else "not run"
             self._excluded.setdefault(key.bytes, {})[key.choice] = reason
             self.timings.cells.get(key.bytes, {}).pop(key.choice, None)
-            if point.wrong and point.applied:
+            if point.applied and (point.wrong or reason == "wrong"):
                 bare = key.choice.without_channels()
                 self.legal = [item for item in self.legal if item.without_channels() != bare]
                 where = (self.collective, self.timings.condition.scale)

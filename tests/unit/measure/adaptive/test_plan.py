@@ -253,7 +253,11 @@ def test_a_choice_that_nccl_does_not_run_is_asked_for_once_a_size() -> None:
     assert choice("ring/ll128") not in timings_of(plan).choices
 
 
-def test_a_choice_with_wrong_results_is_asked_for_no_more_and_no_rule() -> None:
+@pytest.mark.parametrize("bad_point", [{"wrong": 3}, {"error": PointError("wrong")}])
+def test_a_choice_with_wrong_results_is_asked_for_no_more_and_no_rule(
+    bad_point: dict[str, Any],
+) -> None:
+    """A run that is continued has the error, see `PointRecord.known`."""
     lines = {"ring/ll": linear(40, 5_000), "ring/ll128": linear(5, 90_000)}
     platform = Platform(Curves(lines, lambda _: "ring/ll"), noise=0.01)
     plan = Plan([collective_plan(list(lines))])
@@ -263,8 +267,8 @@ def test_a_choice_with_wrong_results_is_asked_for_no_more_and_no_rule() -> None:
         for key in (key for ask in asks for key in ask.points()):
             after += is_known and key.choice == bad
             point = platform.answer(key, plan)
-            wrong = 3 if key.choice == bad and key.bytes >= M else 0
-            plan.feed(key, replace(point, wrong=wrong))
+            is_bad = key.choice == bad and key.bytes >= M
+            plan.feed(key, replace(point, **bad_point) if is_bad else point)
     assert any(key.choice == bad and key.bytes < M for key in platform.points)
     assert after == 0
     assert bad not in timings_of(plan).choices
