@@ -19,6 +19,7 @@ from nccltune.model.sizes import format_bytes
 
 _Items = Sequence[ConditionAnalysis]
 _MANY = 5
+_DOUBTS = (FindingKind.SINGLE_SAMPLES, FindingKind.BAD_CROSSOVER)
 _EQUAL = 1.02
 """Times whose ratio is smaller are as fast as each other."""
 
@@ -128,18 +129,17 @@ class Comparison(NamedTuple):
 
 def comparisons(analysis: Analysis) -> list[Comparison]:
     """Return what was compared for each collective, scale and kind of buffer."""
-    doubted = {
-        (item.collective, item.scale)
-        for item in analysis.findings
-        if item.kind in (FindingKind.SINGLE_SAMPLES, FindingKind.BAD_CROSSOVER)
-    }
+    kinds = {(item.collective, item.scale, item.kind) for item in analysis.findings}
     found = []
     groups = _groups(analysis.conditions)
     for items in groups:
         condition = items[0].condition.for_tuner
         result = compared(items)
-        claim = result.conclusive and (condition.collective, condition.scale) not in doubted
+        what = (condition.collective, condition.scale)
+        claim = result.conclusive and kinds.isdisjoint({(*what, kind) for kind in _DOUBTS})
         missing = _missing(items, result, groups)
+        if missing and (*what, FindingKind.WRONG_RESULTS) in kinds:
+            missing = "results were wrong, so no rule can be found"
         text = missing if missing.startswith("no whole") else f"with nothing: {missing}"
         text = _beside(items, groups) or (text if missing else _text(items, result, claim))
         found.append(Comparison(condition.title, text, missing, result, items))
@@ -149,7 +149,7 @@ def comparisons(analysis: Analysis) -> list[Comparison]:
 def is_right(analysis: Analysis) -> bool:
     """Return whether the default is right at every size: all compared, and no doubt."""
     found = comparisons(analysis)
-    doubts = (FindingKind.SINGLE_SAMPLES, FindingKind.BAD_CROSSOVER, FindingKind.SUSPECT_RUN)
+    doubts = (*_DOUBTS, FindingKind.SUSPECT_RUN)
     return (
         bool(found)
         and all(item.compared.conclusive for item in found)

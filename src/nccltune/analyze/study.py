@@ -13,7 +13,7 @@ from nccltune.analyze.findings import condition_findings
 from nccltune.analyze.gains import GainTable, gain_tables
 from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis, titles
 from nccltune.analyze.timings import SortedSamples, Timings
-from nccltune.model.choice import choice_label, rest_of
+from nccltune.model.choice import rest_of
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.platform import Platform
@@ -67,8 +67,8 @@ def analyze(
         for sentence in (*suspect, *found.doubts)
     ]
     every = found.curves
-    named = titles([*(item.condition for item in every), *(key for key, _ in found.wrong)])
-    findings += _left_out(found, named)
+    named = titles(item.condition for item in every)
+    findings += _left_out(found)
     known = {(item.collective, item.scale): item for item in expected}
     reported: set[tuple[Collective, Scale]] = set()
     conditions = [
@@ -97,7 +97,8 @@ def analyze(
     findings += falling_findings(pairs, crossovers, assumed_noise, names or {})
     for table in gain_tables(found.timings, assumed_noise):
         findings += _what_is_missing(table)
-    findings += not_compared(conditions)
+    spoilt = {(item.collective, item.scale) for item in found.wrong}
+    findings += [x for x in not_compared(conditions) if (x.collective, x.scale) not in spoilt]
     findings.sort(key=lambda finding: _ORDER.index(finding.kind))
     return Analysis(platform, conditions, findings, found.samples)
 
@@ -123,18 +124,19 @@ def _table(timings: Timings, assumed_noise: float) -> GainTable | None:
     return tables[0] if tables else None
 
 
-def _left_out(found: SortedSamples, named: Mapping[Condition, str]) -> list[Finding]:
+def _left_out(found: SortedSamples) -> list[Finding]:
     findings = [
         Finding(
             kind=FindingKind.WRONG_RESULTS,
-            sentence=f"{named[condition]}: {count(number, 'timing')} of {choice_label(choice)} "
-            "left out because the results were wrong (#wrong above 0)",
-            where=named[condition],
-            collective=condition.collective,
-            scale=condition.scale,
-            evidence={"timings": float(number)},
+            sentence=wrong.sentence,
+            where=Condition(wrong.collective, wrong.scale).title,
+            collective=wrong.collective,
+            scale=wrong.scale,
+            min_bytes=min(wrong.sizes),
+            max_bytes=max(wrong.sizes),
+            evidence={"timings": float(len(wrong.sizes))},
         )
-        for (condition, choice), number in found.wrong.items()
+        for wrong in found.wrong
     ]
     if found.without_scale:
         findings.append(

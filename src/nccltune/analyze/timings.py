@@ -7,9 +7,10 @@ together in time by one process. A point is one choice at one size under one con
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,8 +25,10 @@ from nccltune.model.choice import (
     Choice,
     choice_label,
 )
+from nccltune.model.collective import Collective
 from nccltune.model.sample import Purpose, Sample
-from nccltune.model.scale import Scale
+from nccltune.model.scale import Scale, count
+from nccltune.model.sizes import format_bytes
 
 Series = dict[tuple[int, int], float]
 """Times in us by (round, repeat)."""
@@ -90,6 +93,7 @@ class Timings:
     number of channels that NCCL used; it has no entry if the number is unknown.
     `ran[bytes][process]` is the choice that NCCL reported to have run as its default in a process.
     `predicted[bytes]` is the choice with the least cost in NCCL's own cost table.
+    `wrong` has what gave wrong results at any size: no rule uses it, see `sort_samples`.
     """
 
     condition: Condition
@@ -99,6 +103,7 @@ class Timings:
     channels: dict[int, dict[AnyChoice, int]] = field(default_factory=dict)
     ran: dict[int, dict[int, Choice]] = field(default_factory=dict)
     predicted: dict[int, Choice] = field(default_factory=dict)
+    wrong: set[AnyChoice] = field(default_factory=set)
 
     @property
     def sizes(self) -> list[int]:
@@ -174,6 +179,41 @@ class Timings:
         )
 
 
+class WrongResults(NamedTuple):
+    """What gave wrong results in any timing of a collective at a scale, and at which sizes."""
+
+    collective: Collective
+    scale: Scale
+    choice: AnyChoice
+    sizes: list[int]
+
+    def covers(self, choice: AnyChoice) -> bool:
+        """Return whether no rule may use `choice`: where the default is wrong, this is any.
+
+        Whether data arrive intact depends on timing as well, so the sizes at which none was wrong
+        prove nothing.
+        """
+        if not isinstance(choice, Choice):
+            return False
+        if isinstance(self.choice, Choice):
+            return choice.without_channels() == self.choice.without_channels()
+        name, _, value = str(self.choice).partition("=")
+        own = choice.algorithm if name == "NCCL_ALGO" else choice.protocol
+        return self.choice == DEFAULT or value.lower() == own.replace("_", "")
+
+    @property
+    def sentence(self) -> str:
+        """Return what was wrong where, and what follows."""
+        ends = " to ".join(dict.fromkeys(map(format_bytes, (min(self.sizes), max(self.sizes)))))
+        what, end = choice_label(self.choice), "so no rule uses it there, at no size"
+        if self.choice == DEFAULT:
+            what, end = "NCCL's default", "so no rule is made that could hide them: find the cause"
+        return (
+            f"{self.collective.prose}, {self.scale}: {what} gave wrong results at {ends} "
+            f"({count(len(self.sizes), 'timing')} with #wrong above 0), {end}"
+        )
+
+
 @dataclass
 class SortedSamples:
     """The sorted samples by condition, and counts of those left out by reason.
@@ -185,7 +225,7 @@ class SortedSamples:
 
     timings: list[Timings]
     samples: int
-    wrong: dict[tuple[Condition, AnyChoice], int]
+    wrong: Sequence[WrongResults]
     without_scale: int
     one_rank: int
     doubts: list[str] = field(default_factory=list)
@@ -210,19 +250,24 @@ def sort_samples(
     files of processes, which name runs of an unknown scale.
 
     Samples that were not made for tuning and samples of 0 bytes are left out. Samples with wrong
-    results, with an unknown scale, and with one rank are left out and counted. A sample with the
-    process, round and repeat of an earlier sample of the same point becomes a further repeat, so no
-    measurement is lost.
+    results, with an unknown scale, and with one rank are left out and counted. A choice with a
+    wrong result is left out at all sizes of its collective and scale; if `verify` found it, too;
+    if NCCL's default has one, all choices are. A sample with the process, round and repeat of an
+    earlier sample of the same point becomes a further repeat, so no measurement is lost.
 
     Raises what iterating over `samples` raises, such as StudyError.
     """
     found: dict[Condition, Timings] = {}
     rounds = Rounds()
-    wrong: dict[tuple[Condition, AnyChoice], int] = defaultdict(int)
+    bad: dict[tuple[Collective, Scale, AnyChoice], list[int]] = defaultdict(list)
     unscaled: list[Sample] = []
     one_rank = total = 0
     for sample in samples:
         if sample.source.purpose is not Purpose.TUNE:
+            if sample.wrong and sample.source.purpose is Purpose.VERIFY and sample.ranks != 1:
+                ran = sample.ran and sample.choice == TUNED_RUN and sample.ran.without_channels()
+                scale = Scale(sample.nodes or 0, sample.ranks or 0)
+                bad[sample.collective, scale, ran or sample.choice].append(sample.bytes)
             continue
         total += 1
         unknown = sample.nodes is None or sample.ranks is None
@@ -234,20 +279,34 @@ def sort_samples(
             continue
         condition = _condition(sample, Scale(sample.nodes or 0, sample.ranks or 0))
         if sample.wrong:
-            wrong[condition, sample.choice] += 1
+            bad[sample.collective, condition.scale, sample.choice].append(sample.bytes)
         elif sample.bytes:
             _add(found, condition, sample, rounds)
     # A run that was imported again with its scale is not left out.
     unscaled = [sample for sample in unscaled if not rounds.has(sample)]
     single = _single_runs(unscaled, rounds, names or {})
     without_scale = len(unscaled) - sum(timings.samples for timings in single)
+    wrong = [WrongResults(*key, sizes) for key, sizes in bad.items()]
     every = sorted(found.values(), key=lambda timings: _order(timings.condition))
+    for timings in every:
+        leave_out_wrong(timings, wrong)
+    every = [timings for timings in every if timings.cells]
     ordered = [timings for timings in every if timings.condition.limits is None]
     partial = [timings for timings in every if timings.condition.limits is not None]
     doubts = split_defaults(ordered, rounds, default_runs)
-    return SortedSamples(
-        ordered, total, dict(wrong), without_scale, one_rank, doubts, single, partial
-    )
+    return SortedSamples(ordered, total, wrong, without_scale, one_rank, doubts, single, partial)
+
+
+def leave_out_wrong(timings: Timings, wrong: Iterable[WrongResults]) -> None:
+    """Take the choices out that gave wrong results at this collective and scale, at all sizes."""
+    what = (timings.condition.collective, timings.condition.scale)
+    for one in (one for one in wrong if what == (one.collective, one.scale)):
+        timings.wrong.add(one.choice)
+        for size, by_choice in [*timings.cells.items()]:
+            for choice in filter(one.covers, [*by_choice]):
+                timings.samples -= len(by_choice.pop(choice))
+            if not by_choice:
+                del timings.cells[size]
 
 
 def _condition(sample: Sample, scale: Scale) -> Condition:

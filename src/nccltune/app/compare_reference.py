@@ -400,7 +400,7 @@ def _shapes(item: _MergedCurve, ranks: int) -> list[str]:
         for key, times in sides
         if times
     ]
-    found = analyze(Platform(name="compare"), SortedSamples(timings, 0, {}, 0, 0)).findings
+    found = analyze(Platform(name="compare"), SortedSamples(timings, 0, [], 0, 0)).findings
     return [
         x.sentence.removeprefix(replace(place, in_place=False).title)
         .removeprefix(": ")

@@ -22,7 +22,7 @@ from nccltune.measure.experiments.copies.settings import (
     ON,
     TOO_FEW_CONNECTIONS,
 )
-from nccltune.model.errors import InputError
+from nccltune.model.errors import InputError, StudyError
 from nccltune.model.names import nearest
 from nccltune.model.nccl_releases import NcclRelease, nccl_release
 from nccltune.model.rule import RuleState
@@ -147,6 +147,8 @@ def _without_rules(path: Path, config: Path) -> str:
     tuning = study.read_json(study.tuning_path, Tuning)
     name = shlex.quote(str(config))
     left = [item for group in tuning.groups for item in group.left_alone]
+    if tuning.wrong:
+        return f"{what}; {'; '.join(tuning.wrong)}"
     if any(item.compared for item in left):
         return f"{what}; the reason at each size: nccltune tune {name}"
     return (
@@ -157,7 +159,10 @@ def _without_rules(path: Path, config: Path) -> str:
 
 def doubts(read: RuleFile, config: Path) -> list[str]:
     """Return warnings about rules that are only candidates, or were measured elsewhere."""
+    study = Study(config)
     found = []
+    with contextlib.suppress(StudyError):
+        found += study.read_json(study.tuning_path, Tuning).wrong
     unmarked = sum(item.state is None for item in read.rules)
     if unmarked and (unmarked < len(read.rules) or not read.header):
         found.append(
@@ -180,8 +185,8 @@ def doubts(read: RuleFile, config: Path) -> list[str]:
             f"the next; prove them there first: {_prove(config)}"
         )
     stand_in = read.header.get("measured")
-    if config.is_dir() and Study(config).platform_path.exists():
-        stand_in = Study(config).platform().stand_in
+    if config.is_dir() and study.platform_path.exists():
+        stand_in = study.platform().stand_in
     if stand_in:
         found.append(
             f"the rules were measured {stand_in}: real nodes may need others; measure there before "

@@ -32,7 +32,7 @@ from nccltune.tune.explain import (
     with_channels,
     with_states,
 )
-from nccltune.tune.lint import file_issue
+from nccltune.tune.lint import file_issue, impossible
 from nccltune.tune.result import TuneOptions, Tuning
 
 _FOREIGN_OCTAVE = 16
@@ -89,6 +89,14 @@ def explain_config(request: ExplainRequest) -> list[ExplainResult]:
         for scale in _scales(request.nodes, request.ranks, plain, config)
     ]
     found = [with_states(item, rules, request.pipe_ops, request.registered) for item in found]
+    for place, item in enumerate(found):
+        never = [
+            f"line {x.line}: {x.rule.choice.label} never runs for {x.rule.collective.value}: {why}"
+            for x in rules
+            if x.rule.nodes in (None, item.scale.nodes)
+            if (why := impossible(x.rule.collective, x.rule.choice, item.scale.nodes))
+        ]
+        found[place] = msgspec.structs.replace(item, warnings=[*item.warnings, *never])
     if tuner is not None:
         return [msgspec.structs.replace(item, asked=len(sizes)) for item in found]
     tuning = None

@@ -86,7 +86,7 @@ def _why_none(samples: SortedSamples) -> str:
     reasons = [
         (unscaled, f"of an unknown number of {unknown}"),
         (samples.one_rank, "of one rank, where nothing is communicated"),
-        (sum(samples.wrong.values()), "with wrong results"),
+        (sum(len(one.sizes) for one in samples.wrong), "with wrong results"),
     ]
     found = [f"{count(number, 'timing')} {words}" for number, words in reasons if number]
     return ", ".join(found) or "all are of size 0"

@@ -98,6 +98,8 @@ def show_tuning(tuning: Tuning) -> None:
     """Print the rules and the sizes without a rule, in a block for each collective and scale."""
     for group in tuning.groups:
         _show_group(group)
+    for words in tuning.wrong:
+        hanging(stdout(), ("wrong      ", "bold red"), 11, words)
 
 
 def _show_group(group: TunedGroup) -> None:

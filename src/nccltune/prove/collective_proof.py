@@ -249,6 +249,11 @@ class CollectiveProof:
         failed = next((size for size in sizes if size in self._failures), None)
         if failed is not None:
             return f"{self._failures[failed]} at {format_bytes(failed)}"
+        own = self._rules[index].choice.without_channels()
+        for size, words in self._failures.items():
+            other = self.at[size] if words == "wrong results" else None
+            if other is not None and self._rules[other].choice.without_channels() == own:
+                return f"{own.label} gave wrong results at {format_bytes(size)}"
         instead = self.ran_instead(index, sizes)
         return None if instead is None else f"has no effect: NCCL ran {instead}"
 

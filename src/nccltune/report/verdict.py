@@ -260,6 +260,9 @@ def _without_rules(
     if not any(row.default_us is not None for group in groups for row in group.decisions):
         return "No rules: there is no default to beat, because it was not measured.", "unknown"
     if not any(left.compared for group in groups for left in group.left_alone):
+        wrong = [x.sentence for x in analysis.findings if x.kind is FindingKind.WRONG_RESULTS]
+        if wrong:
+            return f"No rules: {'; '.join(wrong[:NAMED])}.", "unknown"
         return (
             "No rules: only NCCL's default was measured, so nothing was compared with it.",
             "unknown",

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nccltune.analyze.gains import GainTable
 from nccltune.analyze.stats import MIN_ROUNDS, Interval, trimmed_interval
-from nccltune.model.choice import DEFAULT, Choice
+from nccltune.model.choice import DEFAULT, Choice, choice_label
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
 from nccltune.tune.result import LeftAlone, TuneOptions
@@ -69,9 +69,12 @@ def _compared(table: GainTable, sizes: Sequence[int]) -> list[_Compared]:
 
 
 def _not_compared(table: GainTable, sizes: Sequence[int]) -> str:
+    if wrong := {choice_label(one) for item in table.timings for one in item.wrong}:
+        names = ", ".join("the default" if one == DEFAULT else one for one in sorted(wrong))
+        return f"not compared: {names} gave wrong results"
     if all(table.log_time(size, DEFAULT, anywhere=True) is None for size in sizes):
         return "not compared: the default was not measured"
-    return "not compared: no other choice was measured beside the default"
+    return "not compared: no whole choice was measured beside the default"
 
 
 def _reason(
@@ -88,6 +91,7 @@ def _reason(
     not_slower = [item for item in allowed if not table.slower(item.size, item.choice)]
     more_channels = [item for item in compared if item not in allowed and item.gain.low > 0]
     reason = "the default is the fastest measured"
+    reason += " with right results" if any(item.wrong for item in table.timings) else ""
     if not_slower:
         best = max(not_slower, key=lambda item: item.gain.value)
         if best.gain.value >= math.log1p(options.min_gain):

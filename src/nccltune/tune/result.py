@@ -233,7 +233,8 @@ class Tuning(msgspec.Struct, frozen=True):
     `rests_on` are the facts of the platform in the header of the configuration (`tune.basis`).
     `samples` is the number of samples used. `config_hash` is the FNV-1a hash (64 bit) of the bytes
     of the written configuration. The plugin prints the same hash at init. `worth` is what the rules
-    are worth to the job of `TuneOptions.workload`; None also if rules were removed since.
+    are worth to the job of `TuneOptions.workload`; None also if rules were removed since. `wrong`
+    are sentences on what gave wrong results.
     """
 
     study: str
@@ -246,6 +247,7 @@ class Tuning(msgspec.Struct, frozen=True):
     rests_on: dict[str, str] = {}
     config_hash: str | None = None
     worth: JobWorth | None = None
+    wrong: list[str] = []
     schema_version: int = SCHEMA_VERSION
 
     @property

@@ -67,6 +67,7 @@ def tune(
         stand_in=platform.stand_in,
         rests_on=rests_on(platform),
         samples=found.samples,
+        wrong=[item.sentence for item in found.wrong],
     )
 
 

@@ -4,15 +4,18 @@ from msgspec.structs import replace
 
 from nccltune.analyze import sort_samples
 from nccltune.analyze.result import Analysis
-from nccltune.model.choice import Choice
+from nccltune.model.choice import Choice, choice_label, parse_choice
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.platform import Platform
-from nccltune.model.sample import Sample
+from nccltune.model.sample import Purpose, Sample, Source
 from tests.unit.builders import analyze_samples, measure, sizes
 
 PLATFORM = Platform(name="synthetic")
 SIZES = sizes(1 << 10, 1 << 30)
+VERIFIED = Source(tool="nccltune-bench", purpose=Purpose.VERIFY)
+OTHER = Source(tool="nccltune-bench", purpose=Purpose.AB)
+RAN = parse_choice("ring/ll128/8")
 
 
 def of_kind(analysis: Analysis, kind: FindingKind) -> list[Finding]:
@@ -177,8 +180,44 @@ def test_wrong_results_are_left_out_and_said() -> None:
     analysis = analyze_samples(PLATFORM, [*good, *wrong])
     kinds = of_kind(analysis, FindingKind.WRONG_RESULTS)
     assert {finding.evidence["timings"] for finding in kinds} == {8.0, 16.0}
+    assert [finding.sentence for finding in kinds] == [
+        "all-reduce, 4 nodes, 4 ranks: NCCL's default gave wrong results at 1 KiB (16 timings with "
+        "#wrong above 0), so no rule is made that could hide them: find the cause",
+        "all-reduce, 4 nodes, 4 ranks: ring/simple gave wrong results at 1 KiB (8 timings with "
+        "#wrong above 0), so no rule uses it there, at no size",
+    ]
     assert analysis.findings[0].kind is FindingKind.WRONG_RESULTS
     assert min(point.time_us for point in analysis.conditions[0].curves[0].points) > 9
+
+
+@pytest.mark.parametrize(
+    ("wrong", "changes", "left"),
+    [
+        ("ring/ll128", {}, {"default", "ring/simple", "tree/ll128"}),
+        ("ring/ll128", {"in_place": True}, {"default", "ring/simple", "tree/ll128"}),
+        ("ring/ll128/8", {}, {"default", "ring/simple", "tree/ll128"}),
+        ("NCCL_PROTO=LL128", {}, {"default", "ring/simple"}),
+        ("NCCL_ALGO=Tree", {}, {"default", "ring/simple", "ring/ll128"}),
+        ("default", {}, {"default"}),
+        # `verify` found it: its samples are of the rules, with what NCCL ran.
+        ("tuned", {"source": VERIFIED, "ran": RAN}, {"default", "ring/simple", "tree/ll128"}),
+        ("tuned", {}, {"default", "ring/simple", "tree/ll128", "ring/ll128"}),
+        ("ring/ll128", {"nodes": 2}, {"default", "ring/simple", "tree/ll128", "ring/ll128"}),
+        ("ring/ll128", {"source": OTHER}, {"default", "ring/simple", "tree/ll128", "ring/ll128"}),
+    ],
+)
+def test_what_gave_a_wrong_result_is_no_choice_at_any_size(
+    wrong: str, changes: dict[str, object], left: set[str]
+) -> None:
+    times = {"default": 20.0, "ring/simple": 15.0, "tree/ll128": 12.0, "ring/ll128": 10.0}
+    good = measure(SIZES[:4], times)
+    choice = wrong if "=" in wrong or wrong in ("default", "tuned") else parse_choice(wrong)
+    bad = replaced(good[0], **{"choice": choice, "wrong": 1, "bytes": SIZES[8], **changes})
+    found = sort_samples([*good, bad])
+    (timings,) = (item for item in found.timings if item.sizes != [SIZES[8]])
+    assert {choice_label(one) for one in timings.choices} == left
+    assert timings.samples == sum(choice_label(item.choice) in left for item in good)
+    assert bool(found.wrong) == (changes.get("source") is not OTHER)
 
 
 def test_what_has_no_scale_or_one_rank_is_left_out_and_said() -> None:

@@ -4,12 +4,16 @@
 import shlex
 from pathlib import Path
 
+import pytest
+
 from tests.unit.runs import Cli
 
 HEADER = (
     "# out-of-place in-place\n# size count type redop root time algbw busbw #wrong time algbw busbw"
     " #wrong\n"
 )
+
+FOOTER = "# Out of bounds values : 0 OK\n"
 
 
 def rows(ranks: int, times: dict[int, float], wrong: int = 0) -> str:
@@ -62,7 +66,7 @@ def test_times_without_ranks_have_no_bandwidth(tmp_path: Path, cli: Cli) -> None
 
 
 def test_one_size_has_no_shape(tmp_path: Path, cli: Cli) -> None:
-    text = "# all_reduce\n" + HEADER + rows(8, {1 << 30: 5e4}) + "# Out of bounds values : 0 OK\n"
+    text = "# all_reduce\n" + HEADER + rows(8, {1 << 30: 5e4}) + FOOTER
     _, shown, _ = screens(tmp_path, cli, text)
     assert "one size: it shows no shape" in shown
     assert "no dip" not in shown
@@ -89,6 +93,15 @@ def test_tune_says_which_timings_it_leaves_out(tmp_path: Path, cli: Cli) -> None
     limited, unscaled = cli("tune", tmp_path / "study", "--dry-run", "--json").document["left_out"]
     assert limited.startswith("6 timings of NCCL_ALGO=Tree")
     assert unscaled == "6 timings of an unknown number of nodes or ranks"
+    two = "NCCL_PROTO=Simple ./all_reduce_perf -b 1M -g 16\n" + HEADER
+    for factor, words in ((0.5, "whole choice, but looks up to 2.00x faster; for a rule"), (1, "")):
+        faster = {size: factor * time_us for size, time_us in SMOOTH.items()}
+        plain = "./all_reduce_perf -b 1M -g 16\n" + HEADER + rows(16, SMOOTH)
+        folder = tmp_path / str(factor)
+        folder.mkdir()
+        _, _, tuned = screens(folder, cli, start + plain, start + two + rows(16, faster))
+        assert "no whole choice was measured beside the default" in tuned
+        assert (words or "whole choice Wrote") in tuned
 
 
 def test_the_collective_is_asked_for_once(tmp_path: Path, cli: Cli) -> None:
@@ -139,3 +152,30 @@ def test_wrong_results_are_the_reason_if_nothing_else_is(tmp_path: Path, cli: Cl
     assert "1 rank" not in read
     assert "6 timings with wrong results" in tuned
     assert "unknown number" not in tuned
+
+
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        ("ring/ll128", "ring/ll128 gave wrong results at 16 MiB (10 timings with #wrong above 0)"),
+        ("default", "NCCL's default gave wrong results at 16 MiB (10 timings with #wrong above 0)"),
+    ],
+)
+def test_no_rule_hides_wrong_results(tmp_path: Path, cli: Cli, choice: str, words: str) -> None:
+    study, sizes = tmp_path / "study", [1 << power for power in range(16, 25)]
+    for name, factor in (("default", 1.0), ("ring/ll128", 0.5)):
+        for run in range(5):
+            bad = rows(8, {sizes[-1]: 400.0 * factor}, wrong=16 if name == choice else 0)
+            times = {size: (20 + size / 1e5) * factor * (1 + run / 1e3) for size in sizes[:-1]}
+            log = tmp_path / f"{run}-{name.replace('/', '-')}.txt"
+            log.write_text("# all_reduce\n" + HEADER + rows(8, times) + bad + FOOTER)
+            given = ("--choice", name, "--nodes", "1", "--ranks", "8", "--in-rounds")
+            cli("import", log, *given, "-o", study, code=None)
+    tuned = " ".join(cli("tune", study).out.split())
+    assert f"wrong all-reduce, 1 node, 8 ranks: {words}, so no rule" in tuned
+    assert "(0 rules)" in tuned
+    assert "#" in (study / "tuner.conf").read_text()
+    for verb in (("analyze",), ("env",), ("report", "--terminal")):
+        found = cli(*verb, study, code=None)
+        assert words in " ".join((found.out + found.err).split()), verb
+        assert "was measured" not in found.out

@@ -84,6 +84,19 @@ def test_a_posted_table_is_explained_by_the_rules_found_in_it(tmp_path: Path, cl
     assert re.search(r"1.00 KiB - 4.00 MiB +tree/ll", out)
 
 
+def test_explain_names_rules_that_never_run(tmp_path: Path, cli: Cli) -> None:
+    path = tmp_path / "tuner.conf"
+    rows = ("allreduce,0,9,nvls,ll", "allreduce,9,99,ring,ll", "allgather,0,9,tree,ll")
+    path.write_text("".join(f"{row},-1,1,8\n" for row in rows) + "allgather,9,99,tree,ll,-1,2,8\n")
+    warned = [line.split() for line in cli("explain", path).out.splitlines() if "never" in line]
+    assert [words[:4] for words in warned] == [
+        ["warning", "line", "1:", "nvls/ll"],
+        ["warning", "line", "3:", "tree/ll"],
+        # At its own scale.
+        ["warning", "line", "4:", "tree/ll"],
+    ]
+
+
 def test_a_table_without_rules_is_answered_with_its_real_reason(tmp_path: Path, cli: Cli) -> None:
     folder = tmp_path / "runs"
     folder.mkdir()

@@ -188,6 +188,19 @@ def test_a_rule_that_does_harm_or_no_good_is_removed(
     assert plan.groups()[0].rounds <= MOST_ROUNDS
 
 
+def test_wrong_results_remove_each_rule_of_the_choice() -> None:
+    rules = [
+        rule(4 * K, 16 * K),
+        rule(32 * K, 64 * K, "tree/ll/4"),
+        rule(128 * K, 128 * K, "ring/ll"),
+    ]
+    dropped = proven(1.3, *rules, **fails_at_4_kib("wrong")).bad([])
+    assert [(item.rule, item.reason) for item in dropped] == [
+        (rules[0], "wrong results at 4 KiB"),
+        (rules[1], "tree/ll gave wrong results at 4 KiB"),
+    ]
+
+
 def test_a_rule_that_changes_nothing_is_removed() -> None:
     (dropped,) = proven(1.3, ran=lambda _, __: "ring/simple").bad([])
     assert dropped.reason == "has no effect: NCCL ran ring/simple"

@@ -365,7 +365,7 @@ def test_conditions_without_a_common_choice_get_no_rule_and_no_made_up_time() ->
     assert [item.tuned_us for item in group.decisions] == pytest.approx([100.0] * len(SIZES))
     (left,) = group.left_alone
     assert not left.compared
-    assert left.reason == "not compared: no other choice was measured beside the default"
+    assert left.reason == "not compared: no whole choice was measured beside the default"
 
 
 def test_runs_with_rules_alone_leave_nothing_to_search() -> None:

@@ -157,8 +157,8 @@ class _JsonReader:
         if isinstance(value, dict) and (_count(value.get("count")) or value.get("okay") == "false"):
             self.report.flag(
                 FlagKind.OUT_OF_BOUNDS,
-                f"nccl-tests found wrong results at {_count(value.get('count'))} sizes and"
-                " placements (out of bounds)",
+                f"nccl-tests found wrong results: {_count(value.get('count'))} failed checks (out"
+                " of bounds), summed over all processes",
                 line,
             )
 

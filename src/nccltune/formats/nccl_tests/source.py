@@ -247,7 +247,8 @@ class SourceReader:
         if wrong or verdict == "FAILED":
             self.report.flag(
                 FlagKind.OUT_OF_BOUNDS,
-                f"nccl-tests found wrong results at {wrong} sizes and placements (out of bounds)",
+                f"nccl-tests found wrong results: {wrong} failed checks (out of bounds), summed"
+                " over all processes",
                 number,
             )
 

@@ -126,6 +126,8 @@ def find_label(
         _flag_limits(claims, pinned, report, line)
         return Label(settled)
     partial = [claim for claim in claims if claim.one and not claim.weak]
+    firm = [claim for claim in partial if claim.forces or claim.sets]
+    partial = [x for x in partial if x in firm or not any(_implies(one, x) for one in firm)]
     if partial and not options.comparing:
         said = " and ".join(claim.said for claim in partial)
         label = _partial(partial)
@@ -276,6 +278,12 @@ def _contradict(one: _Claim, other: _Claim) -> bool:
     if free:
         return (other if free[0] is one else one).one
     return _disjoint(one.algorithms, other.algorithms) or _disjoint(one.protocols, other.protocols)
+
+
+def _implies(one: _Claim, other: _Claim) -> bool:
+    """Return whether `other` limits nothing that `one` does not limit as much."""
+    pairs = ((one.algorithms, other.algorithms), (one.protocols, other.protocols))
+    return all(theirs is None or (own is not None and own <= theirs) for own, theirs in pairs)
 
 
 def _disjoint(one: frozenset[Word] | None, other: frozenset[Word] | None) -> bool:

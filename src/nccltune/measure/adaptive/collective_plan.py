@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from nccltune.analyze.result import Condition
 from nccltune.analyze.stats import normal_z
-from nccltune.analyze.timings import Timings
+from nccltune.analyze.timings import Timings, WrongResults, leave_out_wrong
 from nccltune.measure.adaptive import channel_trials, refine
 from nccltune.measure.adaptive.estimates import CONFIDENCE
 from nccltune.measure.adaptive.grid import Grid
@@ -244,11 +244,13 @@ class CollectivePlan:
     def feed(self, key: PointKey, point: BenchPoint) -> None:
         """Record the answer to one requested point.
 
-        A choice that failed or was not executed is not requested there again; after a failed
-        default, nothing is.
+        A choice that failed or was not executed is not requested there again; one that gave wrong
+        results, at no size; after a failed default, nothing is.
         """
         self._states = None
         if key.bytes in self._lost or key.choice in self._excluded.get(key.bytes, ()):
+            return
+        if isinstance(key.choice, Choice) and key.choice.without_channels() in self.timings.wrong:
             return
         if point.ran is not None and point.applied:
             self._ran[key.bytes, key.choice] = point.ran
@@ -262,6 +264,11 @@ class CollectivePlan:
             reason = point.error.kind if point.error else "not run"
             self._excluded.setdefault(key.bytes, {})[key.choice] = reason
             self.timings.cells.get(key.bytes, {}).pop(key.choice, None)
+            if point.applied and (point.wrong or reason == "wrong"):
+                bare = key.choice.without_channels()
+                self.legal = [item for item in self.legal if item.without_channels() != bare]
+                where = (self.collective, self.timings.condition.scale)
+                leave_out_wrong(self.timings, [WrongResults(*where, bare, [key.bytes])])
         else:
             self._lost.add(key.bytes)
             self.timings.cells.pop(key.bytes, None)

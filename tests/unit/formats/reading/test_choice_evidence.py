@@ -263,6 +263,24 @@ def test_command_lines_above_the_table(line: str, label: str | None) -> None:
     assert ("choice_unknown" in read.doubtful) is (label is None)
 
 
+@pytest.mark.parametrize(
+    ("setting", "name", "label"),
+    [
+        *(("ALGO=Ring", name, "NCCL_ALGO=Ring") for name in ("ring", "run_ring_5n", "r1")),
+        *(("PROTO=LL128", name, "NCCL_PROTO=LL128") for name in ("LL128", "allreduce-ll128")),
+        ("ALGO=Tree", "tree_ll", "tree/ll"),
+        # The name adds a word, or contradicts.
+        ("PROTO=LL,LL128", "ll", None),
+        ("ALGO=Ring", "tree", None),
+    ],
+)
+def test_a_name_that_agrees_with_the_command_line_adds_nothing(
+    setting: str, name: str, label: str | None
+) -> None:
+    read = text(f"mpirun -x NCCL_{setting} ./all_reduce_perf\n{MADE.text()}", f"{name}.txt")
+    assert read.labels == (set() if label is None else {label})
+
+
 def test_a_command_line_contradicts_a_name_or_a_log() -> None:
     command = "mpirun -x NCCL_ALGO=Tree -x NCCL_PROTO=LL all_reduce_perf\n"
     for read in (

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nccltune.measure.adaptive.collective_plan import MOST_TRIAL_ROUNDS, PlanOptions
 from nccltune.measure.adaptive.plan import ExhaustivePlan, Plan
@@ -250,6 +251,27 @@ def test_a_choice_that_nccl_does_not_run_is_asked_for_once_a_size() -> None:
     asked = [key for key in platform.points if key.choice == choice("ring/ll128")]
     assert len(asked) == len({key.bytes for key in asked})
     assert choice("ring/ll128") not in timings_of(plan).choices
+
+
+@pytest.mark.parametrize("bad_point", [{"wrong": 3}, {"error": PointError("wrong")}])
+def test_a_choice_with_wrong_results_is_asked_for_no_more_and_no_rule(
+    bad_point: dict[str, Any],
+) -> None:
+    """A run that is continued has the error, see `PointRecord.known`."""
+    lines = {"ring/ll": linear(40, 5_000), "ring/ll128": linear(5, 90_000)}
+    platform = Platform(Curves(lines, lambda _: "ring/ll"), noise=0.01)
+    plan = Plan([collective_plan(list(lines))])
+    bad, after = choice("ring/ll128"), 0
+    for asks in steps(plan):
+        is_known = any(key.choice == bad and key.bytes >= M for key in platform.points)
+        for key in (key for ask in asks for key in ask.points()):
+            after += is_known and key.choice == bad
+            point = platform.answer(key, plan)
+            is_bad = key.choice == bad and key.bytes >= M
+            plan.feed(key, replace(point, **bad_point) if is_bad else point)
+    assert any(key.choice == bad and key.bytes < M for key in platform.points)
+    assert after == 0
+    assert bad not in timings_of(plan).choices
 
 
 def test_sizes_that_cannot_be_measured_are_left_out() -> None:
