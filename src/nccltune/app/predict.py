@@ -16,7 +16,6 @@ from nccltune.formats.reading.platform_facts import PlatformFacts
 from nccltune.model.choice import DEFAULT, PARTIAL_CHOICES, Choice, parse_choice
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
-from nccltune.model.names import nearest
 from nccltune.model.numbers import counted
 from nccltune.model.topology import Topology
 from nccltune.predict import NEWEST, Prediction, ScaleOut, SizeChange, changes, predict, scale_out
@@ -25,6 +24,7 @@ from nccltune.predict.scaling import MeasuredCurve
 from nccltune.reference.nodes import usual_node
 from nccltune.study.files import Study
 from nccltune.topology.files.load import load_topology
+from nccltune.topology.flows.settings import refuse_unmodelled
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.classify import with_named_gpus
 from nccltune.topology.nccl_model.settings import known_version, parse_version, version_text
@@ -197,8 +197,7 @@ def predict_choices(request: PredictRequest) -> list[Predicted]:
     topology, recorded, version, runs = _platform(request)
     asked = dict(setting_pair(text, None) for text in request.settings)
     for name in asked:
-        if name not in SETTINGS:
-            raise InputError(f"{name} is not modelled", hint=nearest(name, SETTINGS))
+        refuse_unmodelled(name, SETTINGS)
     settings = {name: value for name, value in recorded.items() if name in SETTINGS} | asked
     if request.nccl is not None and request.nccl_version is not None:
         raise InputError("and ‹nccl_version› both name a version", where="‹nccl›")

@@ -22,7 +22,13 @@ from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out
 from nccltune.topology.hardware.links import Link, LinkKind
 from nccltune.topology.hardware.subset import first_gpus, only_nics
 from nccltune.topology.nccl_model.routes import FlowKind, NodeRoutes, node_routes
-from nccltune.topology.nccl_model.search import Searched, SearchResult, search
+from nccltune.topology.nccl_model.search import (
+    NEWEST,
+    Searched,
+    SearchResult,
+    search,
+    search_nvls,
+)
 from nccltune.topology.nccl_model.settings import PathSettings
 
 UNMEASURED = (
@@ -168,6 +174,12 @@ def expect(
         nvls=chosen.nvls is not False and may_use_nvls(node),
     )  # fmt: skip
     available = algorithms(collective, node, groups, nvls=chosen.nvls, version=nccl_version)
+    if several and Algorithm.NVLS_TREE in available:
+        heads = _cached_nvls(topology, chosen.path, nccl_version)
+        # NCCL 2.28 and later take NVLSTree with two channels or more.
+        needed = 2 if (nccl_version or NEWEST) >= (2, 28) else 1
+        if heads is None or heads.channels < needed:
+            available.remove(Algorithm.NVLS_TREE)
     ceilings: dict[Algorithm, Ceiling] = {}
     for algorithm in available:
         if in_domain:
@@ -225,6 +237,13 @@ def cached_search(
     """Return the cached search result, which is the same for all numbers of nodes above one."""
     node = cached_routes(topology, settings, version)
     return search(node, nodes=2 if several else 1, cross_nic=cross_nic, version=version)
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _cached_nvls(
+    topology: Topology, settings: PathSettings, version: Version | None
+) -> SearchResult | None:
+    return search_nvls(cached_routes(topology, settings, version), nodes=2, version=version)
 
 
 def _check(collective: Collective, nodes: int) -> None:
@@ -324,7 +343,8 @@ def _notes(
             "NCCL finds no ring here and falls back to one channel of 0.1 GB/s (see nccltune lint)"
         )
     if chosen.algorithm is not None and chosen.algorithm not in ceilings:
-        notes.append(f"NCCL_ALGO={chosen.algorithm.value} is not available here and is ignored")
+        name = chosen.algorithm.value
+        notes.append(f"NCCL_ALGO={name} is not available here: the ceiling is without it")
     return notes
 
 

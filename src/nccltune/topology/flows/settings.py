@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The NCCL settings that change the flows of a collective: paths, NICs, algorithm and channels."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from nccltune.model.choice import Algorithm
 from nccltune.model.errors import InputError
+from nccltune.model.names import nearest
+from nccltune.model.nccl_variables import RELEASES, is_foreign, nearest_variable, table
 from nccltune.topology.nccl_model.settings import PathSettings, path_settings
 
 READ = (
@@ -59,6 +61,24 @@ def flow_settings(environment: Mapping[str, str]) -> FlowSettings:
         min_channels=_whole(environment, "NCCL_MIN_NCHANNELS"),
         max_channels=_whole(environment, "NCCL_MAX_NCHANNELS"),
     )
+
+
+def refuse_unknown(name: str, modelled: Sequence[str] = READ) -> None:
+    """Raise InputError for a name that NCCL does not read, with the name that may be meant."""
+    if name in table() or is_foreign(name) or name in modelled:
+        return
+    meant = nearest_variable(name)
+    raise InputError(
+        f"{name} is no variable of NCCL {RELEASES}",
+        hint=f"did you mean {meant}?" if meant else nearest(name, modelled),
+    )
+
+
+def refuse_unmodelled(name: str, modelled: Sequence[str] = READ) -> None:
+    """Raise InputError for a setting that is not one of `modelled`."""
+    refuse_unknown(name, modelled)
+    if name not in modelled:
+        raise InputError(f"{name} is not modelled", hint=nearest(name, modelled))
 
 
 def _whole(environment: Mapping[str, str], name: str) -> int | None:
