@@ -313,12 +313,15 @@ def _with_expected(
     return msgspec.structs.replace(found, expected=expected, unused=notes)
 
 
-def stated_version(path: Path | None) -> Version | None:
+def stated_version(path: Path | None, where: str = "‹nccl›") -> Version | None:
     """Return the version of a library, or the one that `path` spells. Raises InputError."""
     if path is None:
         return None
     if not path.is_file():
-        return parse_version(str(path), "‹nccl›")
+        if path.name != str(path) or ".so" in path.name:
+            hint = "name a libnccl.so.2, or a version such as 2.28.9"
+            raise InputError(f"no such file: {path}", where=where, hint=hint)
+        return parse_version(str(path), where)
     text = library_version(path, path.resolve())
     if not text:
         raise InputError("names no NCCL version, so it is no libnccl.so.2", where=str(path))
