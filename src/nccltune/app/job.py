@@ -16,7 +16,6 @@ from nccltune.launch.job import Job, KubernetesOptions, SlurmOptions, job_from, 
 from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
 
-_HEAD_BYTES = 1 << 16
 _SUBMITTED = re.compile(rb"^#(?:SBATCH|PBS|BSUB|FLUX:|OAR|COBALT) |^apiVersion: *\S", re.M)
 """What sbatch, qsub, bsub, flux or kubectl is given: it has a launch command of its own."""
 _TABLES = {"slurm": SlurmOptions, "kubernetes": KubernetesOptions}
@@ -55,8 +54,7 @@ def job_of(request: JobRequest) -> tuple[Job, bool]:
         raise InputError(
             "is a script of a scheduler or a manifest, neither a program nor a job file",
             where=words[0],
-            hint=f"nccltune lint {words[0]} checks it; a job file is TOML: nodes = 2 and "
-            'program = ["all_reduce_perf", "-e", "8G"]',
+            hint=f"nccltune lint {words[0]} checks it; a job file is TOML",
         )
     if words:
         raw["program"] = list(words)
@@ -79,7 +77,7 @@ def job_of(request: JobRequest) -> tuple[Job, bool]:
 def _is_submitted(path: Path) -> bool:
     try:
         with path.open("rb") as file:
-            return _SUBMITTED.search(file.read(_HEAD_BYTES)) is not None
+            return _SUBMITTED.search(file.read(1 << 16)) is not None
     except (OSError, ValueError):
         return False
 

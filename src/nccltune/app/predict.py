@@ -24,7 +24,7 @@ from nccltune.predict.scaling import MeasuredCurve
 from nccltune.reference.nodes import usual_node
 from nccltune.study.files import Study
 from nccltune.topology.files.load import load_topology
-from nccltune.topology.flows.settings import refuse_unmodelled
+from nccltune.topology.flows.settings import check_name
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.classify import with_named_gpus
 from nccltune.topology.nccl_model.settings import known_version, parse_version, version_text
@@ -200,7 +200,7 @@ def predict_choices(request: PredictRequest) -> list[Predicted]:
     request = _with_defaults(request, runs)
     asked = dict(setting_pair(text, None) for text in request.settings)
     for name in asked:
-        refuse_unmodelled(name, SETTINGS)
+        check_name(name, SETTINGS)
     settings = {name: value for name, value in recorded.items() if name in SETTINGS} | asked
     if request.nccl is not None and request.nccl_version is not None:
         raise InputError("and ‹nccl_version› both name a version", where="‹nccl›")
@@ -236,20 +236,12 @@ def predict_choices(request: PredictRequest) -> list[Predicted]:
 
 
 def _with_defaults(request: PredictRequest, runs: MeasuredRuns | None) -> PredictRequest:
-    """Return the request with nodes and collectives. Raises InputError for runs without a choice.
-
-    Runs are measured with send and receive, for example, of which NCCL's model knows nothing.
-    """
+    """Return the request with all fields. Raises InputError for runs without a choice of NCCL."""
     tests = [test for run in runs.runs for test, _ in run.curves] if runs else []
-    measured = list(dict.fromkeys(test.collective for test in tests))
-    tuned = [collective for collective in measured if collective in TUNED]
-    if measured and not tuned and not request.collectives:
-        names = ", ".join(collective.prose for collective in measured)
-        raise InputError(
-            f"has {names} alone, for which NCCL's model has no choice",
-            where=runs.name if runs else None,
-            hint="--collectives states what is predicted",
-        )
+    tuned = [*dict.fromkeys(test.collective for test in tests if test.collective in TUNED)]
+    if tests and not tuned and not request.collectives:
+        message = f"has {tests[0].collective.prose} alone, for which NCCL's model has no choice"
+        raise InputError(message, where=request.path.name, hint="‹collectives› states another one")
     return msgspec.structs.replace(
         request,
         nodes=request.nodes or max((test.scale[0] or 1 for test in tests), default=1),

@@ -20,7 +20,7 @@ from nccltune.topology.files.load import load_topology
 from nccltune.topology.flows.calibration import read_calibration
 from nccltune.topology.flows.domain import is_tray
 from nccltune.topology.flows.expect import Expected
-from nccltune.topology.flows.settings import refuse_unknown, refuse_unmodelled
+from nccltune.topology.flows.settings import check_name
 from nccltune.topology.flows.what_if import (
     WhatIfCase,
     WhatIfChange,
@@ -120,7 +120,7 @@ def _case(request: WhatIfRequest) -> WhatIfCase:
         )
     stated = [setting_pair(text, "‹environment›") for text in request.environment]
     for setting, _ in stated:
-        refuse_unknown(setting)
+        check_name(setting, others=True)
     calibration = request.calibration
     gpu, settings, version = conditions_of_study(request.path)
     wanted = request.nccl_version
@@ -171,7 +171,7 @@ def _changes(topology: Topology, request: WhatIfRequest) -> list[WhatIfChange]:
     found += [WhatIfChange(f"{name}", {"NCCL_ALGO": name}) for name in request.algorithms]
     for text in request.settings:
         name, value = setting_pair(text, None)
-        refuse_unmodelled(name)
+        check_name(name)
         found.append(WhatIfChange(text, {name: value}))
     found += _hardware(topology, request)
     found += [WhatIfChange(f"{count:,} nodes", nodes=count) for count in request.to_nodes]

@@ -87,7 +87,8 @@ def _show(out: Console, item: ExplainResult) -> None:
             low, high = form(one.min_bytes), form(one.max_bytes)
             style = "dim" if one.decides == "default" else "green"
             state = f"  {one.state}" if one.state else ""
-            exact = f"{one.min_bytes}-{one.max_bytes} bytes{_sms(one)}{state}{_ran(one)}"
+            ends = "-".join(map(str, dict.fromkeys((one.min_bytes, one.max_bytes))))
+            exact = f"{ends} bytes{_sms(one)}{state}{_ran(one)}"
             if out.width < _NARROW:
                 out.print(styled(f"{low:>9} - {high:<9} ", (one.decides, style)))
                 hanging(out, " " * 4, 4, exact, "dim")

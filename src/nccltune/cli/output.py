@@ -178,10 +178,6 @@ def warn_unsaved(errors: Iterable[UnwritableError]) -> None:
         stderr().print(styled(("warning:", "yellow"), words), soft_wrap=True)
 
 
-_WHOLE = re.compile(r"\(?(?:https?:/)?/")
-"""A link or an absolute path."""
-
-
 def hanging(
     out: Console, lead: str | tuple[str, str] | Text, indent: int, words: str, style: str = ""
 ) -> None:
@@ -194,7 +190,7 @@ def hanging(
     lines, is_whole = [words], False
     if out.is_terminal:
         room = max(20, out.width - indent)
-        is_whole = any(len(word) > room and _WHOLE.match(word) for word in words.split())
+        is_whole = any(len(word) > room and "/" in word[:8] for word in words.split())
         lines = textwrap.wrap(
             unbroken(words), room, break_on_hyphens=False, break_long_words=not is_whole
         )

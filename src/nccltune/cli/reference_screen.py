@@ -73,7 +73,6 @@ def _lines(test: PlacedTest) -> list[tuple[str, str, str]]:
     lines += [("system", "", _system(test))] if _system(test) else []
     if test.placement is not None:
         placed, latency = test.placement.bandwidth, test.placement.latency
-        # Where a limit decides, its line has the verdict.
         label = ("measured", "") if test.decisive is not None else _LABELS[placed.verdict]
         lines.append((*label, placed.sentence))
         lines += [("", "", words) for words in test.placement.by_rate]

@@ -111,10 +111,9 @@ def next_after_tune(
     is_unwanted = whole is not None and whole.advised_against
     if whole is not None and whole.elsewhere and not whole.calls:
         scale = whole.elsewhere[0]
-        even = bool(scale.nodes) and scale.ranks % scale.nodes == 0
-        size = [scale.nodes or "N", scale.ranks // scale.nodes if even else "M"]
+        gpus = scale.ranks // scale.nodes if scale.nodes else "M"
         job = shlex.join(word for path in tuning.options.workload for word in ("--workload", path))
-        hint(f"next: nccltune auto {job} --nodes {size[0]} --gpus {size[1]} -o NEW")
+        hint(f"next: nccltune auto {job} --nodes {scale.nodes or 'N'} --gpus {gpus} -o NEW")
     elif not is_unwanted and states - {RuleState.PROVEN}:
         prove = "prove them: " if RuleState.CANDIDATE in states else ""
         proof = verify_command(Study(study if is_study else Path("STUDY")), tuning)

@@ -88,6 +88,8 @@ def way_to_start(program: str) -> str:
     """Return a hint on a program that was not found."""
     if program.endswith("_perf"):
         return "build nccl-tests (https://github.com/NVIDIA/nccl-tests) and name it with its path"
+    if program.startswith("nvidia-"):
+        return "it is part of NVIDIA's driver. Without GPUs, use a recording: ‹replay› PATH"
     return "name it with its path, or add its folder to PATH"
 
 

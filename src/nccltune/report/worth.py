@@ -124,10 +124,7 @@ def _saved(item: RuleWorth, worth: JobWorth | LeverWorth) -> str:
 
 def _scales(item: RuleWorth) -> str:
     more = len(item.elsewhere) - _SCALES
-    words = [
-        str(scale) if scale.nodes else f"{scale.ranks or '?'} ranks, whose nodes are not known"
-        for scale in item.elsewhere[:_SCALES]
-    ]
+    words = [str(scale) for scale in item.elsewhere[:_SCALES]]
     return " and on ".join([*words, *([f"{more} more scales"] if more > 0 else [])])
 
 

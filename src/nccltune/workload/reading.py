@@ -34,8 +34,6 @@ FORMATS = (
 _HEAD_BYTES = 1 << 16
 _SEARCHED_BYTES = 64 << 20
 _GZIP = b"\x1f\x8b"
-_STUDY = re.compile(r'\{\s*"schema_version"\s*:')
-"""How the files of a study begin, whose other keys may be those of a recording."""
 _CHAKRA = re.compile(rb"\n\x09(?:is_cpu_op|comm_type|comm_size)")
 """The name of an attribute, of 9 bytes, in Chakra's protobuf format."""
 _CUT = "cut off"
@@ -185,9 +183,8 @@ def _format_of(file: BinaryIO, name: str) -> _Format:
         return _Format("Chakra trace", read_chakra)
     check_text(head)
     start = head.decode(encoding_of(head[:4]), errors="replace").lstrip("\ufeff \r\n\t")
-    if _STUDY.match(start):
-        hint = "nccltune report STUDY shows a study"
-        raise InputError("is a file of a study, no recording of a job", hint=hint)
+    if re.match(r'\{\s*"schema_version"\s*:', start):
+        raise InputError("is a file of a study, no recording", hint="nccltune report STUDY")
     if start[:1] == "{":
         for pattern, found in _JSON:
             if pattern.search(head):

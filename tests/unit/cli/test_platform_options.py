@@ -204,6 +204,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("compare {run} /nonexistent", "error: /nonexistent: no such file or folder"),
         ("compare {run} {l40s} --nics 8x400", "one input is placed among reference systems"),
         *((f"compare {{run}} --nics {nics}", NICS) for nics in ("400", "8x", "0x400", "eight")),
+        ("lint ''", "an empty name is no file and no command"),
         ("predict {dgx} --nccl-version new", "--nccl-version: 'new' is not an NCCL version"),
         ("predict {dgx} --nccl missing.so", "--nccl: no such file: missing.so"),
         ("predict {dgx} --nccl new", "--nccl: 'new' is not an NCCL version"),

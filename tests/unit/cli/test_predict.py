@@ -192,7 +192,10 @@ def test_a_log_without_a_topology_needs_its_nics(tmp_path: Path, cli: Cli) -> No
     assert own["nodes"] == 1
     assert own["not_used"][0].startswith("not used: measured at 1 node; only runs at fewer nodes")
     table = Path(log).read_text()
-    for name, found_in in (("alltoall", "has all-to-all alone"), ("all_gather", "all-gather")):
+    for name, found_in in (
+        ("alltoall", "has all-to-all alone"),
+        ("all_gather", "all-gather"),
+    ):
         other_log = tmp_path / f"{name}.txt"
         other_log.write_text(table.replace("all_reduce_perf", f"{name}_perf"))
         shown = cli("predict", other_log, "--nics", "8x400", code=2 * (name == "alltoall"))

@@ -73,7 +73,7 @@ def test_the_format_is_found_by_content(tmp_path: Path, title: str, packed: bool
         ),
         (
             b'{"schema_version":1,"bytes":1024,"source":{"nccl_version":"2.28.9"}}\n' * 2,
-            "is a file of a study, no recording of a job",
+            "is a file of a study, no recording",
             "nccltune report STUDY",
         ),
         (_archive(), "is an archive", "tar -xf"),
@@ -83,7 +83,19 @@ def test_the_format_is_found_by_content(tmp_path: Path, title: str, packed: bool
         (b"\x28\xb5\x2f\xfd" + b"\0" * 64, "is compressed (zstd)", "unpack it first"),
     ],
     # Not of the content: gzip writes the time.
-    ids=["empty", "text", "log", "trace", "unsized", "study", "archive", "packed", "cut", "pickle", "zstd"],
+    ids=[
+        "empty",
+        "text",
+        "log",
+        "trace",
+        "unsized",
+        "study",
+        "archive",
+        "packed",
+        "cut",
+        "pickle",
+        "zstd",
+    ],
 )
 def test_other_files_are_refused_with_a_way_out(
     tmp_path: Path, content: bytes, words: str, hint: str

@@ -22,13 +22,7 @@ from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out
 from nccltune.topology.hardware.links import Link, LinkKind
 from nccltune.topology.hardware.subset import first_gpus, only_nics
 from nccltune.topology.nccl_model.routes import FlowKind, NodeRoutes, node_routes
-from nccltune.topology.nccl_model.search import (
-    NEWEST,
-    Searched,
-    SearchResult,
-    search,
-    search_nvls,
-)
+from nccltune.topology.nccl_model.search import NEWEST, Searched, SearchResult, search, search_nvls
 from nccltune.topology.nccl_model.settings import PathSettings
 
 UNMEASURED = (
@@ -175,10 +169,9 @@ def expect(
     )  # fmt: skip
     available = algorithms(collective, node, groups, nvls=chosen.nvls, version=nccl_version)
     if several and Algorithm.NVLS_TREE in available:
-        heads = _cached_nvls(topology, chosen.path, nccl_version)
+        heads = search_nvls(node, nodes=2, version=nccl_version)
         # NCCL 2.28 and later take NVLSTree with two channels or more.
-        needed = 2 if (nccl_version or NEWEST) >= (2, 28) else 1
-        if heads is None or heads.channels < needed:
+        if heads is None or heads.channels < 1 + ((nccl_version or NEWEST) >= (2, 28)):
             available.remove(Algorithm.NVLS_TREE)
     ceilings: dict[Algorithm, Ceiling] = {}
     for algorithm in available:
@@ -237,13 +230,6 @@ def cached_search(
     """Return the cached search result, which is the same for all numbers of nodes above one."""
     node = cached_routes(topology, settings, version)
     return search(node, nodes=2 if several else 1, cross_nic=cross_nic, version=version)
-
-
-@functools.lru_cache(maxsize=_KEPT)
-def _cached_nvls(
-    topology: Topology, settings: PathSettings, version: Version | None
-) -> SearchResult | None:
-    return search_nvls(cached_routes(topology, settings, version), nodes=2, version=version)
 
 
 def _check(collective: Collective, nodes: int) -> None:
@@ -343,8 +329,7 @@ def _notes(
             "NCCL finds no ring here and falls back to one channel of 0.1 GB/s (see nccltune lint)"
         )
     if chosen.algorithm is not None and chosen.algorithm not in ceilings:
-        name = chosen.algorithm.value
-        notes.append(f"NCCL_ALGO={name} is not available here: the ceiling is without it")
+        notes.append(f"NCCL_ALGO={chosen.algorithm} is not available here: this is without it")
     return notes
 
 

@@ -63,22 +63,14 @@ def flow_settings(environment: Mapping[str, str]) -> FlowSettings:
     )
 
 
-def refuse_unknown(name: str, modelled: Sequence[str] = READ) -> None:
-    """Raise InputError for a name that NCCL does not read, with the name that may be meant."""
-    if name in table() or is_foreign(name) or name in modelled:
+def check_name(name: str, modelled: Sequence[str] = READ, *, others: bool = False) -> None:
+    """Raise InputError for a variable that is not `modelled`; with `others` if NCCL reads none."""
+    is_read = name in table() or is_foreign(name)
+    if name in modelled or (others and is_read):
         return
-    meant = nearest_variable(name)
-    raise InputError(
-        f"{name} is no variable of NCCL {RELEASES}",
-        hint=f"did you mean {meant}?" if meant else nearest(name, modelled),
-    )
-
-
-def refuse_unmodelled(name: str, modelled: Sequence[str] = READ) -> None:
-    """Raise InputError for a setting that is not one of `modelled`."""
-    refuse_unknown(name, modelled)
-    if name not in modelled:
-        raise InputError(f"{name} is not modelled", hint=nearest(name, modelled))
+    meant, near = nearest_variable(name), nearest(name, modelled)
+    problem = "not modelled" if is_read else f"no variable of NCCL {RELEASES}"
+    raise InputError(f"{name} is {problem}", hint=f"did you mean {meant}?" if meant else near)
 
 
 def _whole(environment: Mapping[str, str], name: str) -> int | None:
