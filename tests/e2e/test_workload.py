@@ -85,7 +85,9 @@ def test_a_job_of_another_scale_gets_no_advice(folder: Path) -> None:
     start = LOG_START.replace("nRanks 8 nNodes 2", "nRanks 4 nNodes 1")
     call = log_call("AllReduce", 16 << 10).replace("nranks=8", "nranks=4")
     (folder / "nccl.log").write_text(start + call)
-    out = nccltune("tune", STUDY, "--workload", "nccl.log", "--dry-run", cwd=folder).stdout
+    done = nccltune("tune", STUDY, "--workload", "nccl.log", "--dry-run", cwd=folder)
+    out = done.stdout
+    assert "next: nccltune auto --workload nccl.log --nodes 1 --gpus 4 -o NEW" in done.stderr
     rule = "the rule is for 4 nodes, 4 ranks; the job's calls in this range are on 1 node, 4 ranks"
     assert rule in out
     words = "no advice for this job: it runs on 1 node, 4 ranks, which the study did not measure"

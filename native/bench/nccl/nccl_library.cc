@@ -215,8 +215,8 @@ StepError NcclLibrary::FailureOf(nccl::Result result, const char* what, int rank
 namespace {
 
 constexpr const char* kDriverHint =
-    "start it on a machine with NVIDIA GPUs and their newest driver, or try a recording: nccltune "
-    "auto --replay STUDY";
+    "start it on a machine with NVIDIA GPUs and their newest driver, or use a recording: "
+    "--replay PATH";
 
 }  // namespace
 

@@ -149,6 +149,8 @@ def launch_to_check(
         return None
     if asked.against is not None and request.nccl is not None:
         raise InputError("and ‹against› both name the library to measure", where="‹nccl›")
+    if asked.against is not None and not asked.against.is_file():
+        _version_text(asked.against)
     library = asked.against or request.nccl
     plain = request._replace(nccl=None)
     if target.study is not None:
@@ -379,7 +381,7 @@ def _applied(target: Target, result: CheckResult) -> CheckResult:
 
 
 def _version_text(path: Path) -> str:
-    version = stated_version(path)
+    version = stated_version(path, "‹against›")
     assert version is not None
     return version_text(version)
 

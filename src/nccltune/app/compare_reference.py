@@ -437,7 +437,8 @@ def _nic_limit(
     possible = not exceeds(system, busbw, rate)
     if possible:
         words += f", {percent_text(share)} of it reached; a ring reaches about "
-        words += percent_text(_RING_SHARE) + (", a tree more" if system.nodes == 2 else "")
+        trees = collective is Collective.ALLREDUCE and system.nodes == 2 and each > 1
+        words += percent_text(_RING_SHARE) + (", a tree more" if trees else "")
     else:
         words += ". The run has more than these NICs carry: check --nics"
     few = (system.nodes or 0) <= _FEW_NODES

@@ -72,7 +72,6 @@ def explain_config(request: ExplainRequest) -> list[ExplainResult]:
             return explain_config(request._replace(config=opened.study.path))
     path, rules, header = _read(config, is_ours=tuner is None)
     low, high = request.sizes
-    high = max(high, low + 1)
     plain = [item.rule for item in rules]
     sizes = sizes_to_ask(plain, low, high, octave=1 if tuner is None else _FOREIGN_OCTAVE)
     found = [
@@ -107,7 +106,7 @@ def explain_config(request: ExplainRequest) -> list[ExplainResult]:
         return found
     found = [with_channels(item, tuning) for item in found]
     is_plain = not request.registered and request.pipe_ops == 1
-    if is_plain and low == request.sizes[1]:
+    if is_plain and low == high:
         measured = {group.scale for group in tuning.groups}
         with contextlib.suppress(StudyError, InputError):
             found = [

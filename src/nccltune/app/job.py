@@ -16,6 +16,8 @@ from nccltune.launch.job import Job, KubernetesOptions, SlurmOptions, job_from, 
 from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
 
+_SUBMITTED = re.compile(rb"^#(?:SBATCH|PBS|BSUB|FLUX:|OAR|COBALT) |^apiVersion: *\S", re.M)
+"""What sbatch, qsub, bsub, flux or kubectl is given: it has a launch command of its own."""
 _TABLES = {"slurm": SlurmOptions, "kubernetes": KubernetesOptions}
 _LISTS = ("hosts", "inherit")
 """Keys with a list as value, which may be written as `a,b`."""
@@ -48,6 +50,12 @@ def job_of(request: JobRequest) -> tuple[Job, bool]:
     where = "the job"
     if words[0].endswith(".toml"):
         raw, where, words = read_toml(Path(words[0])), words[0], words[1:]
+    elif _is_submitted(Path(words[0])):
+        raise InputError(
+            "is a script of a scheduler or a manifest, neither a program nor a job file",
+            where=words[0],
+            hint=f"nccltune lint {words[0]} checks it; a job file is TOML",
+        )
     if words:
         raw["program"] = list(words)
     if request.nodes is not None:
@@ -64,6 +72,14 @@ def job_of(request: JobRequest) -> tuple[Job, bool]:
         else:
             raw.setdefault("inherit", []).append(name)
     return job_from(raw, where), "nodes" in raw
+
+
+def _is_submitted(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return _SUBMITTED.search(file.read(1 << 16)) is not None
+    except (OSError, ValueError):
+        return False
 
 
 def put_settings(raw: dict[str, Any], settings: Iterable[str], where: str) -> list[str]:

@@ -181,6 +181,8 @@ def lint(request: LintRequest) -> Linted:
     refused: list[InputError] = []
     command = list(request.command)
     things = list(request.things)
+    if not all(thing.strip() for thing in things):
+        raise InputError("an empty name is no file and no command", hint="nccltune lint FILE")
     if not command and things and not _exists(Path(things[0])) and _is_command(things):
         command, things = (things, []) if len(things) > 1 else ([], things)
     for thing in things:

@@ -14,9 +14,8 @@ from nccltune.doctor.evidence.plugins import library_version
 from nccltune.formats.reading.context import ReadOptions
 from nccltune.formats.reading.platform_facts import PlatformFacts
 from nccltune.model.choice import DEFAULT, PARTIAL_CHOICES, Choice, parse_choice
-from nccltune.model.collective import Collective
+from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError
-from nccltune.model.names import nearest
 from nccltune.model.numbers import counted
 from nccltune.model.topology import Topology
 from nccltune.predict import NEWEST, Prediction, ScaleOut, SizeChange, changes, predict, scale_out
@@ -25,6 +24,7 @@ from nccltune.predict.scaling import MeasuredCurve
 from nccltune.reference.nodes import usual_node
 from nccltune.study.files import Study
 from nccltune.topology.files.load import load_topology
+from nccltune.topology.flows.settings import check_name
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.classify import with_named_gpus
 from nccltune.topology.nccl_model.settings import known_version, parse_version, version_text
@@ -91,8 +91,9 @@ def curves_below(
                 continue
             reason = _unfit(run, test, label, gpus_per_node, settings)
             count = test.scale[0] or 0
-            if not reason and count > 1 and count >= nodes:
-                reason = f"measured at {count} nodes"
+            if not reason and count >= nodes:
+                reason = f"measured at {counted(count, 'node')}; only runs at fewer nodes than the "
+                reason += f"{nodes} of the prediction are"
             if reason:
                 reasons[reason] = None
             else:
@@ -151,13 +152,14 @@ class PredictRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `path` is a topology file or a study, whose settings and version count. `nccl` is a libnccl.so.2
     or a version. `sizes` go by powers of two. With `topology` or `nics` (`8x400`, on the usual node
-    of the GPUs), `path` is a log or folder with measurements.
+    of the GPUs), `path` is a log or folder with measurements, whose most nodes and whose
+    collectives are predicted where none are stated. Else that is all-reduce on one node.
     """
 
     path: Path
-    collectives: Sequence[Collective]
     sizes: tuple[int, int]
-    nodes: int = 1
+    collectives: Sequence[Collective] = ()
+    nodes: int | None = None
     gpus: int | None = None
     settings: Sequence[str] = ()
     nccl_version: str | None = None
@@ -195,10 +197,10 @@ class Predicted(msgspec.Struct, frozen=True):
 def predict_choices(request: PredictRequest) -> list[Predicted]:
     """Return a prediction for each collective. Raises InputError for what is not modelled."""
     topology, recorded, version, runs = _platform(request)
+    request = _with_defaults(request, runs)
     asked = dict(setting_pair(text, None) for text in request.settings)
     for name in asked:
-        if name not in SETTINGS:
-            raise InputError(f"{name} is not modelled", hint=nearest(name, SETTINGS))
+        check_name(name, SETTINGS)
     settings = {name: value for name, value in recorded.items() if name in SETTINGS} | asked
     if request.nccl is not None and request.nccl_version is not None:
         raise InputError("and ‹nccl_version› both name a version", where="‹nccl›")
@@ -213,7 +215,7 @@ def predict_choices(request: PredictRequest) -> list[Predicted]:
         return predict(
             topology,
             collective=collective,
-            nodes=request.nodes,
+            nodes=request.nodes or 1,
             version=version,
             ranks_per_node=request.gpus,
             settings=settings,
@@ -233,6 +235,20 @@ def predict_choices(request: PredictRequest) -> list[Predicted]:
     return found
 
 
+def _with_defaults(request: PredictRequest, runs: MeasuredRuns | None) -> PredictRequest:
+    """Return the request with all fields. Raises InputError for runs without a choice of NCCL."""
+    tests = [test for run in runs.runs for test, _ in run.curves] if runs else []
+    tuned = [*dict.fromkeys(test.collective for test in tests if test.collective in TUNED)]
+    if tests and not tuned and not request.collectives:
+        message = f"has {tests[0].collective.prose} alone, for which NCCL's model has no choice"
+        raise InputError(message, where=request.path.name, hint="‹collectives› states another one")
+    return msgspec.structs.replace(
+        request,
+        nodes=request.nodes or max((test.scale[0] or 1 for test in tests), default=1),
+        collectives=request.collectives or tuned or [Collective.ALLREDUCE],
+    )
+
+
 def _platform(
     request: PredictRequest,
 ) -> tuple[Topology, Mapping[str, str], Version | None, MeasuredRuns | None]:
@@ -246,7 +262,7 @@ def _platform(
         except InputError as error:
             hint = f"{error.hint or ''}; runs need a machine: --topology topo.xml, or --nics 8x400"
             raise InputError(error.message, where=error.where, hint=hint.lstrip("; ")) from error
-        has_runs = request.nodes > 1 and Study(request.path).samples_path.is_file()
+        has_runs = (request.nodes or 1) > 1 and Study(request.path).samples_path.is_file()
         return topology, settings, version, read_measured(request.path) if has_runs else None
     runs = read_measured(request.path)
     version = known_version(runs.facts.nccl)
@@ -265,7 +281,7 @@ def _with_expected(
     version: Version,
     runs: MeasuredRuns | None,
 ) -> Predicted:
-    if runs is None or request.nodes < 2:
+    if runs is None:
         return found
     comm, collective = found.prediction.communicator, found.prediction.collective
     below = curves_below(
@@ -289,12 +305,15 @@ def _with_expected(
     return msgspec.structs.replace(found, expected=expected, unused=notes)
 
 
-def stated_version(path: Path | None) -> Version | None:
+def stated_version(path: Path | None, where: str = "‹nccl›") -> Version | None:
     """Return the version of a library, or the one that `path` spells. Raises InputError."""
     if path is None:
         return None
     if not path.is_file():
-        return parse_version(str(path), "‹nccl›")
+        if path.name != str(path) or ".so" in path.name:
+            hint = "name a libnccl.so.2, or a version such as 2.28.9"
+            raise InputError(f"no such file: {path}", where=where, hint=hint)
+        return parse_version(str(path), where)
     text = library_version(path, path.resolve())
     if not text:
         raise InputError("names no NCCL version, so it is no libnccl.so.2", where=str(path))
@@ -342,7 +361,7 @@ def as_simai(request: PredictRequest) -> str:
     return "\n".join([*lines, "PP:", "  busbw: null"]) + "\n"
 
 
-def _rates(request: PredictRequest, nodes: int) -> dict[Collective, str]:
+def _rates(request: PredictRequest, nodes: int | None) -> dict[Collective, str]:
     size = request.sizes[1]
     asked = msgspec.structs.replace(
         request, collectives=_SIMAI, sizes=(size, size), nodes=nodes, against=None

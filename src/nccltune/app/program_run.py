@@ -24,7 +24,7 @@ from nccltune.model.choice import DEFAULT, TUNED_RUN, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, LaunchError
 from nccltune.model.sample import Purpose, Sample
-from nccltune.native.child import Child
+from nccltune.native.child import Child, way_to_start
 from nccltune.native.line_process import ending
 from nccltune.prove.result import RemovedRule
 from nccltune.prove.stock import LOG_SETTINGS, PASSED, LoggedRun, Times
@@ -156,9 +156,10 @@ def _run_here(
     try:
         process = Child(list(program), env=environment, stdout=subprocess.PIPE, stderr=errors)
     except OSError as error:
-        raise InputError(
-            f"cannot be started: {error.strerror}", where=program[0], hint="check the command"
-        ) from error
+        is_missing = isinstance(error, FileNotFoundError)
+        hint = way_to_start(program[0]) if is_missing else "check the command"
+        message = f"cannot be started: {error.strerror}"
+        raise InputError(message, where=program[0], hint=hint) from error
     with process, output.open("wb") as kept:
         assert process.stdout is not None
         try:

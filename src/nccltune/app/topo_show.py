@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from nccltune.model.topology import Topology
 from nccltune.topology.files.load import load_topology
+from nccltune.topology.flows.settings import check_name
 from nccltune.topology.hardware.build import link_graph
 from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out
 from nccltune.topology.hardware.links import LinkGraph
@@ -38,6 +39,8 @@ def show_topology(
     """
     version = parse_version(nccl_version) if nccl_version is not None else None
     chosen = parse_settings(settings)
+    for name in chosen:
+        check_name(name, others=True)
     topology = load_topology(path) if path is not None else this_machine()
     whole = filled(topology)
     graph = link_graph([whole], nccl_version=version)

@@ -20,6 +20,7 @@ from nccltune.topology.files.load import load_topology
 from nccltune.topology.flows.calibration import read_calibration
 from nccltune.topology.flows.domain import is_tray
 from nccltune.topology.flows.expect import Expected
+from nccltune.topology.flows.settings import check_name
 from nccltune.topology.flows.what_if import (
     WhatIfCase,
     WhatIfChange,
@@ -117,9 +118,12 @@ def _case(request: WhatIfRequest) -> WhatIfCase:
             where="‹collective›",
             hint=nearest(name, TUNED),
         )
+    stated = [setting_pair(text, "‹environment›") for text in request.environment]
+    for setting, _ in stated:
+        check_name(setting, others=True)
     calibration = request.calibration
     gpu, settings, version = conditions_of_study(request.path)
-    stated = request.nccl_version
+    wanted = request.nccl_version
     return WhatIfCase(
         topology=with_named_gpus(load_topology(request.path), gpu),
         collective=Collective(name),
@@ -127,10 +131,10 @@ def _case(request: WhatIfRequest) -> WhatIfCase:
         ranks_per_node=request.gpus,
         settings={
             **settings,
-            **dict(setting_pair(text, "‹environment›") for text in request.environment),
+            **dict(stated),
         },
         calibration=None if calibration is None else read_calibration(calibration),
-        nccl_version=parse_version(stated, "‹nccl_version›") if stated else version,
+        nccl_version=parse_version(wanted, "‹nccl_version›") if wanted else version,
     )
 
 
@@ -167,6 +171,7 @@ def _changes(topology: Topology, request: WhatIfRequest) -> list[WhatIfChange]:
     found += [WhatIfChange(f"{name}", {"NCCL_ALGO": name}) for name in request.algorithms]
     for text in request.settings:
         name, value = setting_pair(text, None)
+        check_name(name)
         found.append(WhatIfChange(text, {name: value}))
     found += _hardware(topology, request)
     found += [WhatIfChange(f"{count:,} nodes", nodes=count) for count in request.to_nodes]

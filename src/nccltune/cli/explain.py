@@ -71,15 +71,15 @@ def show(explained: list[ExplainResult]) -> None:
 
 def _show(out: Console, item: ExplainResult) -> None:
     interface = "" if item.interface is None else f" (interface v{item.interface})"
-    out.print(f"plugin     {item.tuner}{interface}, as NCCL {item.nccl} loads it")
+    hanging(out, f"{'plugin':<11}", 11, f"{item.tuner}{interface}, as NCCL {item.nccl} loads it")
     for line in item.log:
         style = "yellow" if line.level == "WARN" else "dim"
-        out.print(styled((f"{line.level.lower():<11}{line.text}", style)))
+        hanging(out, (f"{line.level.lower():<11}", style), 11, line.text, style)
     for warning in item.warnings:
-        out.print(styled((f"{'warning':<11}{warning}", "yellow")))
+        hanging(out, (f"{'warning':<11}", "yellow"), 11, warning, "yellow")
     if item.asked:
         words = f"{item.asked} sizes of each collective: a narrower range between two can be missed"
-        out.print(styled((f"{'asked':<11}{words}", "dim")))
+        hanging(out, (f"{'asked':<11}", "dim"), 11, words, "dim")
     for collective, ranges in item.collectives.items():
         out.print(styled((f"{collective.value:<14}{item.scale}", "bold")))
         form = size_form(end for one in ranges for end in (one.min_bytes, one.max_bytes))
@@ -87,7 +87,8 @@ def _show(out: Console, item: ExplainResult) -> None:
             low, high = form(one.min_bytes), form(one.max_bytes)
             style = "dim" if one.decides == "default" else "green"
             state = f"  {one.state}" if one.state else ""
-            exact = f"{one.min_bytes}-{one.max_bytes} bytes{_sms(one)}{state}{_ran(one)}"
+            ends = "-".join(map(str, dict.fromkeys((one.min_bytes, one.max_bytes))))
+            exact = f"{ends} bytes{_sms(one)}{state}{_ran(one)}"
             if out.width < _NARROW:
                 out.print(styled(f"{low:>9} - {high:<9} ", (one.decides, style)))
                 hanging(out, " " * 4, 4, exact, "dim")

@@ -179,18 +179,23 @@ def warn_unsaved(errors: Iterable[UnwritableError]) -> None:
 
 
 def hanging(
-    out: Console, lead: str | tuple[str, str], indent: int, words: str, style: str = ""
+    out: Console, lead: str | tuple[str, str] | Text, indent: int, words: str, style: str = ""
 ) -> None:
     """Print `lead` and `words`, with wrapped lines indented by `indent`, the width of `lead`.
 
-    A number and its unit stay together. Without a terminal nothing is wrapped.
+    A number and its unit stay together, and a link or path is whole, to be copied. Without a
+    terminal nothing is wrapped.
     """
     words = harmless(words)
-    lines = [words]
+    lines, is_whole = [words], False
     if out.is_terminal:
-        lines = textwrap.wrap(unbroken(words), max(20, out.width - indent), break_on_hyphens=False)
+        room = max(20, out.width - indent)
+        is_whole = any(len(word) > room and "/" in word[:8] for word in words.split())
+        lines = textwrap.wrap(
+            unbroken(words), room, break_on_hyphens=False, break_long_words=not is_whole
+        )
     shown = ("\n" + " " * indent).join(lines).replace("\u00a0", " ")
-    out.print(styled(lead, (shown, style)))
+    out.print(styled(lead, (shown, style)), soft_wrap=is_whole or None)
 
 
 def next_step(verb: str, path: Path) -> None:

@@ -73,7 +73,8 @@ def _lines(test: PlacedTest) -> list[tuple[str, str, str]]:
     lines += [("system", "", _system(test))] if _system(test) else []
     if test.placement is not None:
         placed, latency = test.placement.bandwidth, test.placement.latency
-        lines.append((*_LABELS[placed.verdict], placed.sentence))
+        label = ("measured", "") if test.decisive is not None else _LABELS[placed.verdict]
+        lines.append((*label, placed.sentence))
         lines += [("", "", words) for words in test.placement.by_rate]
         lines += [(*_LABELS[latency.verdict], latency.sentence)] if latency is not None else []
     for limit in test.limits:

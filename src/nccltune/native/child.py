@@ -84,6 +84,15 @@ class ToolOutput(NamedTuple):
     errors: bytes
 
 
+def way_to_start(program: str) -> str:
+    """Return a hint on a program that was not found."""
+    if program.endswith("_perf"):
+        return "build nccl-tests (https://github.com/NVIDIA/nccl-tests) and name it with its path"
+    if program.startswith("nvidia-"):
+        return "it is part of NVIDIA's driver. Without GPUs, use a recording: ‹replay› PATH"
+    return "name it with its path, or add its folder to PATH"
+
+
 def start(
     words: Sequence[str],
     environment: Mapping[str, str] | None = None,
@@ -118,7 +127,9 @@ def start(
                 preexec_fn=before_exec,
             )
     except OSError as error:
-        raise PlatformError(f"cannot be started: {error.strerror}", where=words[0]) from error
+        hint = way_to_start(words[0]) if isinstance(error, FileNotFoundError) else None
+        message = f"cannot be started: {error.strerror}"
+        raise PlatformError(message, where=words[0], hint=hint) from error
     except BaseException:
         if child is not None:
             # Leaving the block closes the child's pipes and waits for the child's end.

@@ -6,6 +6,7 @@ import re
 import msgspec
 
 from nccltune.model.errors import InputError
+from nccltune.model.numbers import counted
 from nccltune.model.topology import C2c, Cpu, Dialect, Gpu, Net, NvLink, Pci, Topology
 from nccltune.topology.hardware.classify import NVIDIA, GpuModel, gpu_models
 from nccltune.topology.hardware.fill_in import filled
@@ -39,7 +40,7 @@ def usual_node(gpu: str, *, gpus: int, nics: int, gbit_per_s: float) -> Topology
             f"no usual node of {gpus} x {gpu} is known",
             hint="name the machine's file: --topology topo.xml (NCCL_TOPO_DUMP_FILE)",
         )
-    ports = f" with {nics} NICs of {gbit_per_s:g} Gbit/s" if nics else ""
+    ports = f" with {counted(nics, 'NIC')} of {gbit_per_s:g} Gbit/s" if nics else ""
     source = f"the usual node of {gpus} x {name}{ports}"
     node = filled(Topology(source=source, dialect=Dialect.NCCL, cpus=cpus))
     return msgspec.structs.replace(node, assumed=())

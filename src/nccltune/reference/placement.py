@@ -167,9 +167,11 @@ def place(
 def exceeds(system: SystemShown, busbw: float, node_gb_per_s: float) -> bool:
     """Return whether a bus bandwidth is more than the NICs of a node carry.
 
-    On two nodes a tree sends each byte once, and the bus bandwidth counts it nearly twice.
+    On two nodes a tree sends each byte once, and the bus bandwidth counts it nearly twice, of one
+    GPU a node once.
     """
-    return busbw > _BEYOND * node_gb_per_s * (2 if system.nodes == 2 else 1)
+    counted = Collective.ALLREDUCE.bus_factor(system.gpus or 16) if system.nodes == 2 else 1
+    return busbw > _BEYOND * node_gb_per_s * counted
 
 
 def latency_size(times_us: Mapping[int, float]) -> int | None:

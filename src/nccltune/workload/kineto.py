@@ -28,9 +28,7 @@ from nccltune.workload.pytorch_names import (
 
 _KERNEL, _STEP, _HOST, _NCCL = b'"kernel"', b"ProfilerStep", b"record_param_comms", b"nccl"
 _LISTS = frozenset({"traceEvents"})
-_UNSIZED = (
-    "kernels of NCCL of which the trace has no size, as in CUDA graphs and before PyTorch 2.2"
-)
+UNSIZED = "kernels of NCCL of which the trace has no size, as in CUDA graphs and before PyTorch 2.2"
 _BARRIER = "barriers, which carry no data, are not counted"
 _EDGES = 1 << 20
 """Most starts and ends of kernels that are processed at once."""
@@ -116,7 +114,7 @@ class _Trace:
         if kind == "barrier":
             self._leave(Unread(_BARRIER, time_us=event.dur))
         elif not kind or kind in NO_CALL:
-            self._leave(Unread(_UNSIZED, time_us=event.dur))
+            self._leave(Unread(UNSIZED, time_us=event.dur))
         else:
             self._add(self.kernels, event, self._call(event), event.dur)
 

@@ -21,7 +21,7 @@ from nccltune.workload.execution_trace import read_execution_trace
 from nccltune.workload.flight_recorder import PICKLE_STARTS, read_flight_recorder
 from nccltune.workload.inspector import read_inspector
 from nccltune.workload.jobs import RecordedProcess, newest_job
-from nccltune.workload.kineto import read_kineto
+from nccltune.workload.kineto import UNSIZED, read_kineto
 from nccltune.workload.log import read_log
 from nccltune.workload.recorder import read_recorder, recorded_process
 from nccltune.workload.table import RefusedFile, Workload, WorkloadTable
@@ -37,6 +37,7 @@ _GZIP = b"\x1f\x8b"
 _CHAKRA = re.compile(rb"\n\x09(?:is_cpu_op|comm_type|comm_size)")
 """The name of an attribute, of 9 bytes, in Chakra's protobuf format."""
 _CUT = "cut off"
+_LOG_CALLS = "log the calls: NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL"
 _AGAIN = "copy the whole file again, or record it anew"
 
 
@@ -93,8 +94,10 @@ def read_workload(paths: Iterable[Path]) -> Workload:
             hint = "record while the job communicates"
             if any(_CUT in reason for reason in reasons):
                 hint = _AGAIN
+            elif UNSIZED in reasons:
+                hint = f"record with PyTorch 2.2 or later and without CUDA graphs, or {_LOG_CALLS}"
             elif found is _LOG:
-                hint = "log the calls: NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL"
+                hint = _LOG_CALLS
             refused = RefusedFile(item.name, "; ".join(reasons), hint)
         except InputError as error:
             refused = RefusedFile(item.name, error.message, error.hint)
@@ -180,6 +183,8 @@ def _format_of(file: BinaryIO, name: str) -> _Format:
         return _Format("Chakra trace", read_chakra)
     check_text(head)
     start = head.decode(encoding_of(head[:4]), errors="replace").lstrip("\ufeff \r\n\t")
+    if re.match(r'\{\s*"schema_version"\s*:', start):
+        raise InputError("is a file of a study, no recording", hint="nccltune report STUDY")
     if start[:1] == "{":
         for pattern, found in _JSON:
             if pattern.search(head):

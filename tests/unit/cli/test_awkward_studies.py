@@ -104,6 +104,9 @@ def test_wrapped_lines_are_indented_on_a_terminal_only(terminal: bool, lines: in
     assert len(shown) == lines
     assert shown[0].startswith("dip       from [64 KiB]")
     assert all(line.startswith(" " * 10) and line[10] != " " for line in shown[1:])
+    link = "https://github.com/NVIDIA/nccl-tests/issues/309"
+    hanging(console, "alike     ", 10, f"one system, with its source: {link}")
+    assert link in out.getvalue().splitlines()[-1]
 
 
 WRITTEN = ("findings.json", "tuner.conf", "tuning.json", "report.html", "doctor.json")

@@ -363,11 +363,12 @@ def test_one_gpu_a_node_counts_one_nic(tmp_path: Path, cli: Cli) -> None:
     file = tmp_path / "run.txt"
     file.write_text(nccl_tests_log(["a", "b"], times), encoding="utf-8")
     out = cli("compare", file, "--nics", "8x400").out
-    assert "not known  48.0 GB/s at 8 GiB: no published system is like it" in out
+    assert "measured   48.0 GB/s at 8 GiB: no published system is like it" in out
     assert (
         "normal     8 NICs, of which one for each GPU counts: 1 x 400 Gbit/s are 50.0 GB/s a node,"
-        " 96 % of it reached" in out
+        " 96 % of it reached; a ring reaches about 96 %\n" in out
     )
+    assert "more than these NICs carry" in cli("compare", file, "--nics", "1x200", code=2).out
 
 
 @pytest.mark.parametrize(
@@ -456,7 +457,7 @@ def test_each_run_of_a_pasted_file_is_placed(tmp_path: Path, cli: Cli) -> None:
     file.write_text("\n".join([*texts, command + ring]), encoding="utf-8")
     lines = cli("compare", file, "--nics", "8x400", code=1).out.splitlines()
     verdicts = [line[:10].strip() for line in lines if " at 4 GiB" in line[:40] and line[0] != " "]
-    assert verdicts == ["normal", "low", "not known"]
+    assert verdicts == ["normal", "low", "measured"]
     assert "undecided  155 GB/s at 4 GiB" in cli("compare", file).out
 
 

@@ -159,8 +159,11 @@ def test_runs_at_fewer_nodes_give_the_time_to_expect(tmp_path: Path, cli: Cli) -
     assert "but for what is expected, all times are those of NCCL's own cost model" in out
     (none,) = document(cli, *machine, "2")
     assert none["expected"] is None
-    reasons = ["not used: measured at 2 nodes", "not used: measured at 4 nodes"]
+    only = "; only runs at fewer nodes than the 2 of the prediction are"
+    reasons = [f"not used: measured at {count} nodes{only}" for count in (2, 4)]
     assert sorted(none["not_used"]) == reasons
+    (most,) = document(cli, *machine[:-1])
+    assert (most["nodes"], most["expected"]["measured_nodes"]) == (4, [2])
 
 
 def test_a_run_on_one_node_counts_beside_one_on_several(tmp_path: Path, cli: Cli) -> None:
@@ -185,6 +188,18 @@ def test_a_log_without_a_topology_needs_its_nics(tmp_path: Path, cli: Cli) -> No
     assert other["not_used"][0] == "not used: measured with 16 ranks on 2 nodes, not 4 each"
     gather = document(cli, log, "--nics", "8x400", "--nodes", "4", "--collectives", "allgather")
     assert gather[0]["not_used"][0] == "log.txt has no runs of all-gather"
+    (own,) = document(cli, runs(tmp_path / "one.txt", nodes=1), "--nics", "8x400")
+    assert own["nodes"] == 1
+    assert own["not_used"][0].startswith("not used: measured at 1 node; only runs at fewer nodes")
+    table = Path(log).read_text()
+    for name, found_in in (
+        ("alltoall", "has all-to-all alone"),
+        ("all_gather", "all-gather"),
+    ):
+        other_log = tmp_path / f"{name}.txt"
+        other_log.write_text(table.replace("all_reduce_perf", f"{name}_perf"))
+        shown = cli("predict", other_log, "--nics", "8x400", code=2 * (name == "alltoall"))
+        assert found_in in shown.out + shown.err
     log_of_nothing = tmp_path / "nothing.txt"
     log_of_nothing.write_text("# nThread 1 nGpus 1\n")
     err = cli("predict", log_of_nothing, "--nics", "8x400", "--nodes", "4", code=2).err

@@ -220,6 +220,17 @@ def test_hosts_are_the_number_of_nodes_unless_it_is_named() -> None:
     assert not job_of(JobRequest(PROGRAM))[1]
 
 
+@pytest.mark.parametrize("line", ["#SBATCH -N 2", "#PBS -l select=2", "apiVersion: batch/v1"])
+def test_a_script_of_a_scheduler_is_no_program(tmp_path: Path, line: str) -> None:
+    script = tmp_path / "job"
+    script.write_text(f"#!/bin/bash\n{line}\nsrun all_reduce_perf\n")
+    with pytest.raises(InputError, match="neither a program nor a job file") as caught:
+        job_of(JobRequest([str(script)]))
+    assert f"nccltune lint {script} checks it" in (caught.value.hint or "")
+    script.write_text("#!/bin/bash\nexec all_reduce_perf\n")
+    assert job_of(JobRequest([str(script)]))[0].program == [str(script)]
+
+
 def test_variables_are_set_or_inherited() -> None:
     job, _ = job_of(JobRequest(PROGRAM, variables=["NCCL_DEBUG=INFO", "LD_LIBRARY_PATH"]))
     assert job.environment == {"NCCL_DEBUG": "INFO"}

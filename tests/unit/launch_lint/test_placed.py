@@ -144,6 +144,9 @@ def test_as_many_gpus_are_taken_for_there_as_the_command_uses(options: str) -> N
 @pytest.mark.parametrize("options", ["-np 16 -H a:8,b:8 all_reduce_perf -b 8 -e 1G -f 2 -g 8"])
 def test_more_gpus_than_a_node_has_are_an_error(options: str) -> None:
     assert severity(only(f"mpirun {options}"), "too-many-gpus") is Severity.ERROR
+    few = only(f"mpirun {options}", LaunchContext(gpus=4))
+    (fix,) = [h.finding.fix for h in few.findings if h.finding.id == "too-many-gpus"]
+    assert fix == "write -g 4 and start one process on each node"
 
 
 def test_an_elastic_job_has_no_single_number_of_nodes() -> None:

@@ -104,8 +104,10 @@ def test_what_is_started_has_a_session_of_its_own() -> None:
 
 
 def test_what_cannot_be_started_is_an_error_of_this_environment() -> None:
-    with pytest.raises(PlatformError, match="cannot be started"):
-        start(["/nowhere/tool"])
+    for tool, hint in (("/nowhere/tool", "name it with"), ("all_reduce_perf", "NVIDIA/nccl-tests")):
+        with pytest.raises(PlatformError, match="cannot be started") as caught:
+            start([tool])
+        assert hint in (caught.value.hint or "")
     assert run_tool(["/nowhere/tool"], 30) is None
 
 

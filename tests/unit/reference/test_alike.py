@@ -170,6 +170,7 @@ def test_rings_reach_what_the_nics_carry(
     node = usual_node(gpu, gpus=gpus, nics=nics, gbit_per_s=gbit)
     found = predict(node, nodes=4, version=(2, 28, 9), settings={"NCCL_ALGO": "Ring"})
     assert found.communicator.ppn == gpus
+    assert f" with {nics} NIC{'' if nics == 1 else 's'} of {gbit} " in node.source
     assert found.sizes[-1].busbw_gb_per_s == pytest.approx(busbw, abs=0.1)
     assert found.notes == ()
 

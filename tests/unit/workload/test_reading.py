@@ -66,6 +66,16 @@ def test_the_format_is_found_by_content(tmp_path: Path, title: str, packed: bool
         (b"nothing here\n", "no recording of a job's communication", "trace of the PyTorch"),
         (b"n0:7:7 [0] NCCL INFO Using network IB\n", "log without a call", "INIT,COLL"),
         (trace([]).encode(), "trace without a call", "while the job communicates"),
+        (
+            trace([event("ncclKernel_AllReduce(x)", "kernel", 0.0, 9.0)]).encode(),
+            "trace without a call; kernels of NCCL of which the trace has no size",
+            "record with PyTorch 2.2 or later and without CUDA graphs, or log the calls: NCCL_",
+        ),
+        (
+            b'{"schema_version":1,"bytes":1024,"source":{"nccl_version":"2.28.9"}}\n' * 2,
+            "is a file of a study, no recording",
+            "nccltune report STUDY",
+        ),
         (_archive(), "is an archive", "tar -xf"),
         (gzip.compress(b"x" * 4096)[:12], "is cut off", "copy the whole file"),
         (FORMATS["PyTorch profiler trace"][:180].encode(), "is cut off", "copy the whole file"),
@@ -73,7 +83,19 @@ def test_the_format_is_found_by_content(tmp_path: Path, title: str, packed: bool
         (b"\x28\xb5\x2f\xfd" + b"\0" * 64, "is compressed (zstd)", "unpack it first"),
     ],
     # Not of the content: gzip writes the time.
-    ids=["empty", "text", "log", "trace", "archive", "packed", "cut", "pickle", "zstd"],
+    ids=[
+        "empty",
+        "text",
+        "log",
+        "trace",
+        "unsized",
+        "study",
+        "archive",
+        "packed",
+        "cut",
+        "pickle",
+        "zstd",
+    ],
 )
 def test_other_files_are_refused_with_a_way_out(
     tmp_path: Path, content: bytes, words: str, hint: str

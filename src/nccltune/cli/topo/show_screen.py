@@ -209,15 +209,8 @@ def _print_row(out: Console, text: str, wide: int, link: Link | None) -> None:
         out.print(styled((text, "bold")), soft_wrap=True)
         return
     style = "default" if link.sure else "yellow"
-    out.print(
-        styled(
-            f"{text.ljust(wide)}  ",
-            (f"{bandwidth_words(link):>12}", style),
-            "  ",
-            (link.how, "dim"),
-        ),
-        soft_wrap=True,
-    )
+    lead = styled(f"{text.ljust(wide)}  ", (f"{bandwidth_words(link):>12}", style), "  ")
+    hanging(out, lead, len(lead), link.how, "dim")
 
 
 def bandwidth_words(link: Link) -> str:

@@ -194,6 +194,7 @@ def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
         fix += ", or start one process on each node"
     elif program.gpus > have:
         fix, edits = with_gpus(program, have)
+        fix += " and start one process on each node" if most > 1 else ""
     elif launcher is Launcher.SLURM or (total is not None and launcher in _OF_MPI):
         each = max(1, have // program.gpus)
         right = each * len(view.prediction.hosts)

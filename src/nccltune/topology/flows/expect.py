@@ -22,7 +22,7 @@ from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out
 from nccltune.topology.hardware.links import Link, LinkKind
 from nccltune.topology.hardware.subset import first_gpus, only_nics
 from nccltune.topology.nccl_model.routes import FlowKind, NodeRoutes, node_routes
-from nccltune.topology.nccl_model.search import Searched, SearchResult, search
+from nccltune.topology.nccl_model.search import NEWEST, Searched, SearchResult, search, search_nvls
 from nccltune.topology.nccl_model.settings import PathSettings
 
 UNMEASURED = (
@@ -176,6 +176,11 @@ def expect(
         nvls=chosen.nvls is not False and may_use_nvls(node),
     )  # fmt: skip
     available = algorithms(collective, node, groups, nvls=chosen.nvls, version=nccl_version)
+    if several and Algorithm.NVLS_TREE in available:
+        heads = search_nvls(node, nodes=2, version=nccl_version)
+        # NCCL 2.28 and later take NVLSTree with two channels or more.
+        if heads is None or heads.channels < 1 + ((nccl_version or NEWEST) >= (2, 28)):
+            available.remove(Algorithm.NVLS_TREE)
     ceilings: dict[Algorithm, Ceiling] = {}
     for algorithm in available:
         if in_domain:
@@ -339,7 +344,7 @@ def _notes(
             "NCCL finds no ring here and falls back to one channel of 0.1 GB/s (see nccltune lint)"
         )
     if chosen.algorithm is not None and chosen.algorithm not in ceilings:
-        notes.append(f"NCCL_ALGO={chosen.algorithm.value} is not available here and is ignored")
+        notes.append(f"NCCL_ALGO={chosen.algorithm} is not available here: this is without it")
     return notes
 
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The NCCL settings that change the flows of a collective: paths, NICs, algorithm and channels."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from nccltune.model.choice import Algorithm
 from nccltune.model.errors import InputError
+from nccltune.model.names import nearest
+from nccltune.model.nccl_variables import RELEASES, is_foreign, nearest_variable, table
 from nccltune.topology.nccl_model.settings import PathSettings, path_settings
 
 READ = (
@@ -59,6 +61,16 @@ def flow_settings(environment: Mapping[str, str]) -> FlowSettings:
         min_channels=_whole(environment, "NCCL_MIN_NCHANNELS"),
         max_channels=_whole(environment, "NCCL_MAX_NCHANNELS"),
     )
+
+
+def check_name(name: str, modelled: Sequence[str] = READ, *, others: bool = False) -> None:
+    """Raise InputError for a variable that is not `modelled`; with `others` if NCCL reads none."""
+    is_read = name in table() or is_foreign(name)
+    if name in modelled or (others and is_read):
+        return
+    meant, near = nearest_variable(name), nearest(name, modelled)
+    problem = "not modelled" if is_read else f"no variable of NCCL {RELEASES}"
+    raise InputError(f"{name} is {problem}", hint=f"did you mean {meant}?" if meant else near)
 
 
 def _whole(environment: Mapping[str, str], name: str) -> int | None:

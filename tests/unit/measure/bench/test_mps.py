@@ -86,8 +86,9 @@ def test_a_daemon_that_does_not_start_is_an_error_with_its_last_words(
 
 def test_a_machine_without_mps_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(PlatformError, match="cannot be started"):
+    with pytest.raises(PlatformError, match="cannot be started") as caught:
         MpsDaemon()
+    assert "‹replay› PATH" in (caught.value.hint or "")
     assert [each.name for each in tmp_path.iterdir()] == ["bin"]
 
 

@@ -105,6 +105,15 @@ def test_an_unavailable_algorithm_is_noted():
     assert any("is not available here" in note for note in found.notes)
 
 
+def test_nvls_tree_needs_two_channels_as_nccl_does():
+    """One NIC of 10 Gbit/s gives NVLS one channel, and 2.28 takes no NVLSTree then."""
+    topology = load_topology(EXAMPLES / "h200x4-1-node")
+    asked = expect(topology, nodes=2, settings={"NCCL_ALGO": "nvls_tree"})
+    assert Algorithm.NVLS_TREE not in {asked.algorithm, *asked.alternatives}
+    assert any("nvls_tree is not available here: this is" in note for note in asked.notes)
+    assert expect(topology, nodes=2, nccl_version=(2, 27, 7)).algorithm is Algorithm.NVLS_TREE
+
+
 def test_an_assumed_bandwidth_makes_the_answer_unsure():
     found = expect(sample("flat-vm"))
     assert not found.sure
