@@ -443,6 +443,33 @@ def test_one_choice_for_a_range_states_how_far_it_is_behind() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        pytest.param({"ring/ll": 25.0, "tree/ll": 20.0}, {"ring/simple": 90.0}, id="no-common"),
+        pytest.param({"tree/ll": 20.0}, {"ring/simple": 90.0, "tree/ll": 200.0}, id="one-common"),
+        pytest.param({"default": 100.0}, {"default": 140.0, "ring/simple": 90.0}, id="default"),
+    ],
+)
+def test_a_rule_ends_where_its_choice_or_the_one_beside_it_was_not_measured(
+    low: dict[str, float], high: dict[str, float]
+) -> None:
+    group = tuned(measure([64 * K, 128 * K], {64 * K: low, 128 * K: high}.__getitem__))
+    before = [] if "default" in low else [("tree/ll", 64 * K, 64 * K)]
+    assert ranges(group) == [*before, ("ring/simple", 128 * K, 128 * K)]
+
+
+def test_a_rule_is_the_best_of_the_choices_that_were_measured_at_its_sizes() -> None:
+    times = {
+        K: {"ring/ll": 25.0, "tree/ll": 20.0},
+        4 * K: {"ring/ll": 26.0, "tree/ll": 21.0, "ring/simple": 50.0},
+        16 * K: {"ring/simple": 90.0, "tree/simple": 60.0},
+    }
+    low, high = tuned(measure(times, times.__getitem__)).rules
+    assert low.reason.startswith("best of 2 to 3, 1.24x to 1.25x as fast as the next")
+    assert high.reason.startswith("best of 2, 1.50x as fast as the next")
+
+
 @pytest.mark.parametrize("far", [[], [8], [512], [8, 64], [4 * G]])
 def test_far_sizes_do_not_move_a_boundary_in_a_wide_gap(far: list[int]) -> None:
     shown = {8 * K: (13.1, 23.1), M: (80.2, 48.1), 64 * M: (2100.0, 470.0)}
@@ -550,7 +577,7 @@ def end_of(
     before: Choice | None,
     after: Choice | None,
     margin: float = 0.0,
-) -> int:
+) -> int | None:
     """The last byte of `before`, from the times of the choices at both sizes."""
     times = {LEFT: dict(left), RIGHT: dict(right)}
     (table,) = gain_tables(sort_samples(measure(times, lambda size: times[size])).timings, 0.05)
