@@ -108,9 +108,8 @@ def compared(conditions: Iterable[ConditionAnalysis]) -> Compared:
             if rivals:
                 here = min(counts[DEFAULT], max(rivals.values()))
                 rounds[size] = max(here, rounds.get(size, 0))
-    numbers = [
-        len(own) for size, own in others.items() if (size in rounds if default else len(own) > 1)
-    ]
+    together = [size for size, own in others.items() if size in rounds or len(own) > 1 > len(default)]
+    numbers = [len(others[size]) for size in together or others]
     return Compared(
         choices=(min(numbers, default=0), max(numbers, default=0)),
         sizes=len(rounds),

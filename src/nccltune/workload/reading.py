@@ -91,6 +91,8 @@ def read_workload(paths: Iterable[Path]) -> Workload:
                     continue
             reasons = [f"{found.title} without a call", *table.reasons(item.name)]
             hint = "record while the job communicates"
+            if any("no size" in reason for reason in reasons):
+                hint = "profile with a newer PyTorch (2.2 or later), or without CUDA graphs"
             if any(_CUT in reason for reason in reasons):
                 hint = _AGAIN
             elif found is _LOG:
