@@ -108,7 +108,8 @@ def compared(conditions: Iterable[ConditionAnalysis]) -> Compared:
             if rivals:
                 here = min(counts[DEFAULT], max(rivals.values()))
                 rounds[size] = max(here, rounds.get(size, 0))
-    together = [size for size, own in others.items() if size in rounds or len(own) > 1 > len(default)]
+    several = [size for size, own in others.items() if len(own) > 1]
+    together = list(rounds) if default else several
     numbers = [len(others[size]) for size in together or others]
     return Compared(
         choices=(min(numbers, default=0), max(numbers, default=0)),

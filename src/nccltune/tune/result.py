@@ -13,7 +13,6 @@ from nccltune.model.rule import Rule, RuleState
 from nccltune.model.sample import SCHEMA_VERSION
 from nccltune.model.scale import Scale
 
-
 _UNCLEAR = 4
 """If the ends of an interval of a gain differ by more than this factor, it says nothing."""
 

@@ -463,9 +463,7 @@ def _ends(
     sizes = table.sizes
     margin = _least_gain(table, options) if table.has_default else 0.0
     first, last = [0 if options.extend else sizes[0]], []
-    for here, there, before, after in zip(
-        segments, segments[1:], chosen, chosen[1:], strict=False
-    ):
+    for here, there, before, after in zip(segments, segments[1:], chosen, chosen[1:], strict=False):
         left, right = sizes[here.last], sizes[there.first]
         end = boundary(table, left, right, before, after, margin)
         last.append(left if end is None else end)

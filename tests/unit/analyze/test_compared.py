@@ -66,8 +66,8 @@ def test_the_choices_are_those_of_one_size() -> None:
     ]
     both = measure(rows, lambda size: {"default": 45.0, **rows[size]}, rounds=1, twice=False)
     assert texts(both) == [
-        "with 1 to 3 choices at 3 sizes, 1 timing a point: most at 1 MiB, where tree/ll looks 5.00x "
-        "faster, but so few timings cannot show it"
+        "with 1 to 3 choices at 3 sizes, 1 timing a point: most at 1 MiB, where tree/ll looks "
+        "5.00x faster, but so few timings cannot show it"
     ]
     apart = {SIZES[0]: middle, SIZES[1]: {"ring/ll": 20.0}}
     assert texts(measure(apart, apart.__getitem__, rounds=1)) == [

@@ -389,6 +389,21 @@ def test_curves_that_run_side_by_side_have_their_boundary_at_the_nearer_end() ->
     assert boundary(table, K, 2 * K, None, table.choices[0], 0.0) == 2 * K - 1
 
 
+def test_a_gain_that_the_scatter_hides_has_no_ratio() -> None:
+    # tree/ll takes half as long as the default in three rounds, and three times as long in one.
+    times = {
+        K: {"default": 100.0, "tree/ll": 50.0},
+        2 * K: {"default": 200.0, "ring/ll": 192.0},
+    }
+    even = measure(times, times.__getitem__, rounds=4)
+    wild = [replace(x, time_us=300.0) if (x.round, x.time_us) == (0, 50.0) else x for x in even]
+    words = "the timings at 1 KiB scatter too much to show a gain of tree/ll (95 % CI 0."
+    (alone,) = tuned([x for x in wild if x.bytes == K]).left_alone
+    assert alone.reason.startswith(words)
+    (both,) = tuned(wild).left_alone
+    assert both.reason.startswith("ring/ll looks 1.04x faster at 2 KiB (95 % CI 1.04-")
+
+
 def sparse(times: dict[str, tuple[float, ...]], collective: Collective) -> list[Sample]:
     """One timing of each choice at 1 KiB, 32 KiB and 1 MiB, of 8 ranks on a node; no default."""
     places = {1 << 10: 0, 1 << 15: 1, 1 << 20: 2}
