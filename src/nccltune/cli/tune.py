@@ -109,10 +109,10 @@ def next_after_tune(
     states = {item.state for group in ruled for item in group.rules}
     if tuning.worth is not None and (elsewhere := tuning.worth.whole.elsewhere):
         nodes, ranks = elsewhere[0].nodes, elsewhere[0].ranks
-        words = shlex.join(x for path in tuning.options.workload for x in ("--workload", path))
+        jobs = shlex.join(x for path in tuning.options.workload for x in ("--workload", path))
         hosts = "" if nodes == 1 else f" --launcher NAME --nodes {nodes or 'N'}"
         gpus = ranks // nodes if nodes else 0
-        hint(f"next: nccltune auto {words}{hosts} --gpus {gpus or 'M'} -o NEW")
+        hint(f"next: nccltune auto {jobs}{hosts} --gpus {gpus or 'M'} -o NEW")
         return
     is_unwanted = tuning.worth is not None and tuning.worth.whole.advised_against
     if not is_unwanted and states - {RuleState.PROVEN}:
