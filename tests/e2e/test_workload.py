@@ -76,7 +76,7 @@ def test_a_job_that_rules_do_not_touch_is_advised_against(folder: Path) -> None:
     out = nccltune("tune", STUDY, *words, cwd=folder).stdout
     assert "(1 remark: see nccltune workload show)" in out
     assert "9 of 9 calls without a time: " in out
-    assert "estimated from the default's times in the study" in out
+    assert "estimated from the measured times of the default" in out
     assert "verdict    advised against for this job: none of its recorded calls" in out
     assert "nccltune verify" not in out
 
@@ -85,12 +85,12 @@ def test_a_job_of_another_scale_gets_no_advice(folder: Path) -> None:
     start = LOG_START.replace("nRanks 8 nNodes 2", "nRanks 4 nNodes 1")
     call = log_call("AllReduce", 16 << 10).replace("nranks=8", "nranks=4")
     (folder / "nccl.log").write_text(start + call)
-    done = nccltune("tune", STUDY, "--workload", "nccl.log", "--dry-run", cwd=folder)
-    out = done.stdout
-    assert "next: nccltune auto --workload nccl.log --nodes 1 --gpus 4 -o NEW" in done.stderr
+    result = nccltune("tune", STUDY, "--workload", "nccl.log", "--dry-run", cwd=folder)
+    assert "next: nccltune auto --workload nccl.log --gpus 4 -o NEW" in result.stderr
+    out = result.stdout
     rule = "the rule is for 4 nodes, 4 ranks; the job's calls in this range are on 1 node, 4 ranks"
     assert rule in out
-    words = "no advice for this job: it runs on 1 node, 4 ranks, which the study did not measure"
+    words = "no advice for this job: it runs on 1 node, 4 ranks, which was not measured"
     assert words in out
     assert "advised against" not in out
 

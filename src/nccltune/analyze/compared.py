@@ -59,11 +59,13 @@ _LOOKS = 0.03
 class Compared(NamedTuple):
     """What was compared with the default: `choices` others, at `sizes`, but at none of `alone`.
 
+    `choices` are the least and the largest number of others at one size. Without the default they
+    are those at sizes with several, which were compared with each other.
     `rounds` is the least number of timings of the default and of the most timed choice, at any
     size. `known` is whether the noise was measured.
     """
 
-    choices: int
+    choices: tuple[int, int]
     sizes: int
     alone: list[int]
     has_default: bool
@@ -90,7 +92,7 @@ def compared(conditions: Iterable[ConditionAnalysis]) -> Compared:
     """Return what was compared under conditions that NCCL's tuner cannot distinguish; one is
     enough."""
     items = list(conditions)
-    others: set[Choice] = set()
+    others: dict[int, set[Choice]] = {}
     default: set[int] = set()
     rounds: dict[int, int] = {}
     for item in items:
@@ -100,15 +102,18 @@ def compared(conditions: Iterable[ConditionAnalysis]) -> Compared:
                 timings.setdefault(point.bytes, {})[curve.choice] = point.n
         for size, counts in timings.items():
             rivals = {choice: n for choice, n in counts.items() if isinstance(choice, Choice)}
-            others |= rivals.keys()
+            others.setdefault(size, set()).update(rivals)
             if DEFAULT not in counts:
                 continue
             default.add(size)
             if rivals:
                 here = min(counts[DEFAULT], max(rivals.values()))
                 rounds[size] = max(here, rounds.get(size, 0))
+    several = [size for size, own in others.items() if len(own) > 1]
+    together = list(rounds) if default else several
+    numbers = [len(others[size]) for size in together or others]
     return Compared(
-        choices=len(others),
+        choices=(min(numbers, default=0), max(numbers, default=0)),
         sizes=len(rounds),
         alone=sorted(default - rounds.keys()),
         has_default=bool(default),
@@ -212,17 +217,19 @@ def _missing(items: _Items, found: Compared, groups: Sequence[_Items]) -> str:
         unknown = [word for word in ("nodes", "ranks") if not getattr(scale, word)]
         return f"the number of {' and '.join(unknown)} is unknown, and a rule needs it"
     if not found.has_default:
-        return "" if found.choices > 1 else "the default was not measured"
+        return "" if found.choices[1] > 1 else "the default was not measured"
     return "" if found.sizes else f"{_alone(items, groups)}, so no rule can be found"
 
 
 def _text(items: Sequence[ConditionAnalysis], found: Compared, claim: bool) -> str:
     """Return what the default was compared with. `claim` allows the claim that none is faster."""
+    low, high = found.choices
+    choices = count(high, "choice") if low == high else f"{low} to {high} choices"
     if not found.has_default:
-        return f"{count(found.choices, 'choice')} with each other; the default was not measured"
+        return f"{choices} a size with each other; the default was not measured"
     measured = found.sizes + len(found.alone)
     sizes = f"{found.sizes} of {measured}" if found.alone else str(found.sizes)
-    text = f"with {count(found.choices, 'choice')} at {sizes} sizes, "
+    text = f"with {choices} at {sizes} sizes, "
     if found.known:
         text += f"{count(found.rounds, 'round')} or more"
         return text + (": none is faster beyond noise" if claim else "")
@@ -263,15 +270,17 @@ def _beside(items: _Items, groups: Sequence[_Items]) -> str:
 
 
 def _fastest(items: Sequence[ConditionAnalysis]) -> str | None:
-    most: tuple[float, str] | None = None
+    most: tuple[float, str, int] | None = None
     for item in items:
         default = {point.bytes: point.time_us for point in item.shown.points}
         for curve in item.curves:
             for point in curve.points:
                 gain = default.get(point.bytes, 0.0) / point.time_us
                 if isinstance(curve.choice, Choice) and gain > (most[0] if most else 1 + _LOOKS):
-                    most = (gain, curve.choice.label)
-    return None if most is None else f"{most[1]} looks up to {most[0]:.2f}x"
+                    most = (gain, curve.choice.label, point.bytes)
+    if most is None:
+        return None
+    return f"most at {format_bytes(most[2])}, where {most[1]} looks {most[0]:.2f}x"
 
 
 def _ranges(sizes: Sequence[int], measured: Sequence[int]) -> str:

@@ -160,7 +160,9 @@ def saturation(curve_: Curve, line_rate_gb_per_s: float | None) -> Saturation | 
     halves = [point for point in points if 2 * point.bytes <= last.bytes]
     before = halves[-1] if halves else points[0]
     doublings = math.log2(last.bytes / before.bytes)
-    growth = (last.busbw_gb_per_s / before.busbw_gb_per_s) ** (1 / doublings) - 1
+    # The size before may be in a dip, so that a return to what was reached looks like growth.
+    reached_before = max(point.busbw_gb_per_s for point in [*halves, before])
+    growth = (last.busbw_gb_per_s / reached_before) ** (1 / doublings) - 1
 
     def reached(share: float) -> int:
         return next(

@@ -118,7 +118,7 @@ class Curve(msgspec.Struct, frozen=True):
 class Saturation(msgspec.Struct, frozen=True):
     """The peak bus bandwidth, and the smallest sizes with half and 90 % of it.
 
-    `saturated`: the last doubling gained less than 5 %, or the peak is before it.
+    `saturated`: the last doubling gained less than 5 % over all before, or the peak is before it.
     """
 
     peak_gb_per_s: float

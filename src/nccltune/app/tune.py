@@ -67,6 +67,14 @@ def tune_path(
     with studied(path, stated) as given:
         opened = open_study(given.studies[0])
         tuning = tune_study(opened, options)
+        if given.imported is not None and tuning.worth is not None:
+            # The study is a temporary folder.
+            folder, levers = shlex.quote(str(opened.study.path)), tuning.worth.levers
+            named = [
+                replace(one, measure=one.measure and one.measure.replace(folder, "STUDY"))
+                for one in levers
+            ]
+            tuning = replace(tuning, worth=replace(tuning.worth, levers=named))
         unsaved: list[UnwritableError] = []
         target = config or (opened.study.config_path if given.imported is None else None)
         if save and target is not None:

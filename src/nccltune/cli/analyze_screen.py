@@ -105,7 +105,7 @@ def _next(
         hint(f"next: {command}{named} --nodes N{ranks}")
     elif not tuned:
         next_step("nccltune report" if is_study else "nccltune compare", path)
-    elif any(item.choices > (not item.has_default) for item in tuned):
+    elif any(item.choices[1] > (not item.has_default) for item in tuned):
         next_step("nccltune tune", path)
     elif not any(item.has_default for item in tuned):
         hint(f"next: run again without the forced choice, and {more}")

@@ -107,14 +107,15 @@ def next_after_tune(
     ruled = [group for group in tuning.groups if group.rules]
     left = [item for group in tuning.groups for item in group.left_alone]
     states = {item.state for group in ruled for item in group.rules}
-    whole = None if tuning.worth is None else tuning.worth.whole
-    is_unwanted = whole is not None and whole.advised_against
-    if whole is not None and whole.elsewhere and not whole.calls:
-        scale = whole.elsewhere[0]
-        gpus = scale.ranks // scale.nodes if scale.nodes else "M"
-        job = shlex.join(word for path in tuning.options.workload for word in ("--workload", path))
-        hint(f"next: nccltune auto {job} --nodes {scale.nodes or 'N'} --gpus {gpus} -o NEW")
-    elif not is_unwanted and states - {RuleState.PROVEN}:
+    if tuning.worth is not None and (elsewhere := tuning.worth.whole.elsewhere):
+        nodes, ranks = elsewhere[0].nodes, elsewhere[0].ranks
+        jobs = shlex.join(x for path in tuning.options.workload for x in ("--workload", path))
+        hosts = "" if nodes == 1 else f" --launcher NAME --nodes {nodes or 'N'}"
+        gpus = ranks // nodes if nodes else 0
+        hint(f"next: nccltune auto {jobs}{hosts} --gpus {gpus or 'M'} -o NEW")
+        return
+    is_unwanted = tuning.worth is not None and tuning.worth.whole.advised_against
+    if not is_unwanted and states - {RuleState.PROVEN}:
         prove = "prove them: " if RuleState.CANDIDATE in states else ""
         proof = verify_command(Study(study if is_study else Path("STUDY")), tuning)
         given = stated._asdict() if stated is not None else {}

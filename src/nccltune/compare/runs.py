@@ -199,8 +199,12 @@ def fact_differences(
     found = [item for item in differences(one, other) if item.fact not in varied]
     result = [FactDifference(*item) for item in found if item.fact != "hosts"]
     shown = {item.fact for item in result}
-    for name in ("NCCL_ALGO", "NCCL_PROTO"):
+    files = {run.name.rpartition(":")[0] or run.name for run in (*first, *second)}
+    commanded = [run.facts for run in (*first, *second) if run.facts.commanded and len(files) < 2]
+    stated = {name for facts in commanded for name in facts.settings} - varied
+    for name in dict.fromkeys(("NCCL_ALGO", "NCCL_PROTO", *sorted(stated))):
         # A run that was limited to one algorithm is named, also if the other side shows no command.
+        # Of two tables in one file, all that the command above one of them sets is.
         limits = [
             joined([run.facts.settings.get(name, "not shown") for run in side])
             for side in (first, second)

@@ -48,7 +48,7 @@ from nccltune.report.verdict import (
     proven_gains,
     verdict,
 )
-from nccltune.tune.result import Decision, LeftAlone, RuleEvidence, TunedGroup, Tuning
+from nccltune.tune.result import Decision, LeftAlone, RuleEvidence, TunedGroup, Tuning, is_clear
 
 
 def header_facts(
@@ -421,7 +421,7 @@ def _size(decision: Decision, left_alone: Sequence[LeftAlone]) -> SizeRow:
         tuned_us=decision.tuned_us,
         best=_best(decision.best),
         best_us=decision.best_us,
-        gain=decision.gain,
+        gain=decision.gain if is_clear(decision.gain_low, decision.gain_high) else None,
         gain_low=decision.gain_low,
         gain_high=decision.gain_high,
         channels=decision.channels,

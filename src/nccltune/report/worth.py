@@ -82,10 +82,10 @@ def _job_words(worth: JobWorth) -> str:
     elif worth.untimed and worth.estimated_us:
         parts[-1] += f": {time_text(worth.estimated_us)} {worth.unit} in NCCL, "
         parts[-1] += "recorded or " if worth.untimed < worth.calls else ""
-        parts[-1] += "estimated from the default's times in the study"
-    parts.append(f"the study measured {share_text(worth.covered_share)} of the job's bytes")
+        parts[-1] += "estimated from the measured times of the default"
+    parts.append(f"{share_text(worth.covered_share)} of the job's bytes are of what was measured")
     if worth.covered_share and not worth.is_scale_known:
-        parts.append("nodes not recorded, taken as those of the study")
+        parts.append("nodes not recorded, taken as those measured")
     if worth.unread:
         parts.append(
             f"not all was readable or recorded ({counted(worth.unread, 'remark')}: see nccltune "
@@ -130,7 +130,7 @@ def _scales(item: RuleWorth) -> str:
 
 def _verdict(whole: RuleWorth, worth: JobWorth) -> str:
     if whole.elsewhere:
-        where = f"it runs on {_scales(whole)}, which the study did not measure"
+        where = f"it runs on {_scales(whole)}, which was not measured"
         return f"no advice for this job: {where}"
     if not whole.calls:
         words = "none of its recorded calls has the scale and size of a rule"

@@ -94,10 +94,11 @@ def _candidate_reason(table: GainTable, choice: Choice, pooled: Interval) -> tup
 
 def _fastest(table: GainTable, choice: Choice, covered: Sequence[int]) -> str:
     """Return how far `choice` is ahead of the next choice at `covered`, without a default."""
-    leads = []
+    leads, counts = [], []
     choices = [item for item in table.choices if not never_runs(table, item)]
     for size in covered:
         logs = log_times(table, size, choices)
+        counts.append(len(logs))
         own, others = logs.pop(choice, None), list(logs.values())
         if own is not None and others:
             leads.append(math.exp(min(others) - own))
@@ -105,7 +106,8 @@ def _fastest(table: GainTable, choice: Choice, covered: Sequence[int]) -> str:
         return "no other choice that NCCL runs was measured; against the default unknown"
     place = table.sizes.index(covered[0])
     beside = table.sizes[max(0, place - 1) : place + len(covered) + 1]
-    best, where = f"best of {len(choices)}", " over the whole range"
+    number = " to ".join(map(str, sorted({min(counts), max(counts)})))
+    best, where = f"best of {number}", " over the whole range"
     if any(above > WIDE * below for below, above in pairwise(beside)):
         # The rule reaches into a wide gap, for which nothing is claimed.
         ends = " to ".join(dict.fromkeys(map(format_bytes, (covered[0], covered[-1]))))

@@ -11,7 +11,7 @@ from nccltune.analyze.stats import MIN_ROUNDS, Interval, trimmed_interval
 from nccltune.model.choice import DEFAULT, Choice, choice_label
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
-from nccltune.tune.result import LeftAlone, TuneOptions
+from nccltune.tune.result import LeftAlone, TuneOptions, is_clear
 from nccltune.tune.state import printed_gain, state_of
 
 _SHAPE = 0.5
@@ -93,10 +93,13 @@ def _reason(
     reason = "the default is the fastest measured"
     reason += " with right results" if any(item.wrong for item in table.timings) else ""
     if not_slower:
-        best = max(not_slower, key=lambda item: item.gain.value)
-        if best.gain.value >= math.log1p(options.min_gain):
+        ordered = sorted(not_slower, key=lambda item: item.gain.value, reverse=True)
+        enough = [item for item in ordered if item.gain.value >= math.log1p(options.min_gain)]
+        if enough:
+            # A gain that the scatter hides is not the largest, only the least known.
+            best = next((item for item in enough if _is_clear(table, item)), enough[0])
             reason = _not_used(table, best, covered, options, beside)
-        elif best.gain.value > 0:
+        elif ordered[0].gain.value > 0:
             reason = (
                 f"the best choice gains less than {100 * options.min_gain:.3g} % (noise "
                 f"{100 * table.noise.typical:.2g} %)"
@@ -112,6 +115,12 @@ def _reason(
     return reason
 
 
+def _is_clear(table: GainTable, item: _Compared) -> bool:
+    """Return whether the timings show roughly how large a gain is, if they show its noise."""
+    strict = printed_gain(table, item.choice, [item.size])
+    return strict is None or not item.gain.known or is_clear(*strict.ratio[1:3])
+
+
 def _not_used(
     table: GainTable,
     best: _Compared,
@@ -123,10 +132,11 @@ def _not_used(
     gain, choice, size = best
     strict = printed_gain(table, choice, [size])
     assert strict is not None
-    looks = (
-        f"{choice.label} looks {_times(gain.value)} faster at {format_bytes(size)} "
-        f"(95 % CI {math.exp(strict.low):.2f}-{math.exp(strict.high):.2f})"
-    )
+    interval = f"(95 % CI {math.exp(strict.low):.2f}-{math.exp(strict.high):.2f})"
+    if not _is_clear(table, best):
+        at = format_bytes(size)
+        return f"the timings at {at} scatter too much to show a gain of {choice.label} {interval}"
+    looks = f"{choice.label} looks {_times(gain.value)} faster at {format_bytes(size)} {interval}"
     if not gain.known and table.row_noise > _SHAPE:
         looks = looks.split(" (95 %")[0]
         return f"{looks}, but so few sizes and rounds cannot show it: measure more of both"

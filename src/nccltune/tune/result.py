@@ -13,6 +13,9 @@ from nccltune.model.rule import Rule, RuleState
 from nccltune.model.sample import SCHEMA_VERSION
 from nccltune.model.scale import Scale
 
+_UNCLEAR = 4
+"""If the ends of an interval of a gain differ by more than this factor, it says nothing."""
+
 
 class Decision(msgspec.Struct, frozen=True):
     """The effect of the rules at one measured size.
@@ -256,6 +259,11 @@ class Tuning(msgspec.Struct, frozen=True):
         return list(
             dict.fromkeys(evidence.rule for group in self.groups for evidence in group.rules)
         )
+
+
+def is_clear(low: float | None, high: float | None) -> bool:
+    """Return whether the interval of a gain is narrow enough to print the gain itself."""
+    return low is None or high is None or high <= _UNCLEAR * low
 
 
 def ran_instead(decisions: Sequence[Decision]) -> list[str]:

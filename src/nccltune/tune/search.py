@@ -454,20 +454,20 @@ def _ends(
     chosen: Sequence[Choice | None],
     options: TuneOptions,
 ) -> list[tuple[int, int]]:
-    """Return the first and the last byte of every segment, without gaps or overlaps.
+    """Return the first and the last byte of every segment, without overlaps.
 
+    Between two sizes of which only one has the timings of a choice there is a gap.
     The first segment begins at the smallest measured size, and the last one ends at the largest.
     With `extend` they begin at 0 and end at `MAX_BYTES`.
     """
     sizes = table.sizes
     margin = _least_gain(table, options) if table.has_default else 0.0
-    last = [
-        boundary(table, sizes[here.last], sizes[there.first], before, after, margin)
-        for here, there, before, after in zip(
-            segments, segments[1:], chosen, chosen[1:], strict=False
-        )
-    ]
-    first = [0 if options.extend else sizes[0], *(end + 1 for end in last)]
+    first, last = [0 if options.extend else sizes[0]], []
+    for here, there, before, after in zip(segments, segments[1:], chosen, chosen[1:], strict=False):
+        left, right = sizes[here.last], sizes[there.first]
+        end = boundary(table, left, right, before, after, margin)
+        last.append(left if end is None else end)
+        first.append(right if end is None else end + 1)
     last.append(MAX_BYTES if options.extend else sizes[-1])
     return list(zip(first, last, strict=True))
 

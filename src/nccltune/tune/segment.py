@@ -83,18 +83,20 @@ def boundary(
     before: Choice | None,
     after: Choice | None,
     margin: float,
-) -> int:
+) -> int | None:
     """Return the last size in bytes at which `before` applies; above it `after` applies.
 
-    The result is between the neighbouring measured sizes `left` and `right`.
+    The result is between the neighbouring measured sizes `left` and `right`; None if one of the
+    choices was not measured at both, so that nobody knows which is faster between them.
 
     `before` or `after` is None for the default. A rule next to the default ends where its gain
     falls to `margin` (a natural log). Times are interpolated on log-log axes. Without measured
     noise a line is fitted through two sizes on each side, so that one bad timing does not move the
     boundary. Only sizes near the gap are used, because curves are no lines over a wide range. If
-    the curves do not cross in between, the faster choice gets all sizes in between. If the times of
-    a choice are unknown there, `after` gets these sizes.
+    the curves do not cross in between, the faster choice gets all sizes in between.
     """
+    if None in (_lead(table, left, before, after), _lead(table, right, before, after)):
+        return None
     offset = 0.0
     if before is None:
         offset = margin
@@ -112,8 +114,6 @@ def boundary(
         for size in sizes
         if (lead := _lead(table, size, before, after)) is not None
     ]
-    if len(known) < 2:
-        return left
     slope, level = _line(known)
     if slope <= 0:
         # The lead of `after` does not grow, so there is no crossing: the choice that is faster at

@@ -49,6 +49,7 @@ class _Format(NamedTuple):
 _LOG = _Format("NCCL log", read_log)
 _DUMP = _Format("Flight Recorder dump", read_flight_recorder)
 _RECORD = re.compile(rb'"nccltune_record"\s*:')
+_STUDY = re.compile(r'\{\s*"schema_version"\s*:\s*\d+,\s*"(?:study|name)"')
 _JSON: tuple[tuple[re.Pattern[bytes], _Format], ...] = (
     (_RECORD, _Format("nccltune recorder", read_recorder)),
     (
@@ -183,8 +184,11 @@ def _format_of(file: BinaryIO, name: str) -> _Format:
         return _Format("Chakra trace", read_chakra)
     check_text(head)
     start = head.decode(encoding_of(head[:4]), errors="replace").lstrip("\ufeff \r\n\t")
-    if re.match(r'\{\s*"schema_version"\s*:', start):
-        raise InputError("is a file of a study, no recording", hint="nccltune report STUDY")
+    if _STUDY.match(start):
+        raise InputError(
+            "is a file of a study, and no recording of a job",
+            hint="nccltune tune STUDY --workload RECORDING shows what the study's rules are worth",
+        )
     if start[:1] == "{":
         for pattern, found in _JSON:
             if pattern.search(head):

@@ -21,7 +21,7 @@ def of(samples: list[Sample]) -> Compared:
 
 def test_the_default_alone_is_compared_with_nothing() -> None:
     found = of(measure(SIZES, lambda size: {"default": size / 1e5}))
-    assert (found.choices, found.sizes, found.alone) == (0, 0, SIZES)
+    assert (found.choices, found.sizes, found.alone) == ((0, 0), 0, SIZES)
     assert found.has_default
     assert not found.anything
     assert not found.conclusive
@@ -29,7 +29,7 @@ def test_the_default_alone_is_compared_with_nothing() -> None:
 
 def test_choices_without_the_default_are_compared_with_nothing() -> None:
     found = of(measure(SIZES, lambda size: {"tree/ll": size / 1e5, "ring/ll": size / 1e5}))
-    assert (found.choices, found.sizes, found.alone) == (2, 0, [])
+    assert (found.choices, found.sizes, found.alone) == ((2, 2), 0, [])
     assert not found.has_default
     assert not found.anything
     assert not found.everywhere
@@ -38,7 +38,7 @@ def test_choices_without_the_default_are_compared_with_nothing() -> None:
 def test_rounds_of_both_at_every_size_are_conclusive() -> None:
     both = lambda size: {"default": size / 1e5, "ring/ll": size / 9e4}  # noqa: E731
     found = of(measure(SIZES, both, rounds=6, twice=False))
-    assert found == Compared(1, len(SIZES), [], True, 6, True)
+    assert found == Compared((1, 1), len(SIZES), [], True, 6, True)
     assert found.conclusive
     once = of(measure(SIZES, both, rounds=1, twice=False))
     assert once.everywhere
@@ -55,6 +55,24 @@ def test_sizes_without_another_choice_are_listed() -> None:
     assert found.anything
     assert not found.everywhere
     assert found.alone == SIZES[-1:]
+
+
+def test_the_choices_are_those_of_one_size() -> None:
+    low, middle = {"ring/ll": 10.0, "tree/ll": 9.0}, {"tree/ll": 20.0}
+    high = {"ring/simple": 50.0, "tree/simple": 40.0, "tree/ll": 90.0}
+    rows = dict(zip(SIZES, [low, middle, high], strict=False))
+    assert texts(measure(rows, rows.__getitem__, rounds=1)) == [
+        "2 to 3 choices a size with each other; the default was not measured"
+    ]
+    both = measure(rows, lambda size: {"default": 45.0, **rows[size]}, rounds=1, twice=False)
+    assert texts(both) == [
+        "with 1 to 3 choices at 3 sizes, 1 timing a point: most at 1 MiB, where tree/ll looks "
+        "5.00x faster, but so few timings cannot show it"
+    ]
+    apart = {SIZES[0]: middle, SIZES[1]: {"ring/ll": 20.0}}
+    assert texts(measure(apart, apart.__getitem__, rounds=1)) == [
+        "with nothing: the default was not measured"
+    ]
 
 
 def test_a_comparison_in_place_counts_for_both_placements() -> None:
@@ -113,7 +131,7 @@ def test_one_timing_a_point_shows_nothing() -> None:
         SIZES, lambda size: {**one(size), "tree/ll": size / 2e5}, rounds=1, twice=False
     )
     (text,) = texts(faster)
-    assert "1 timing a point: tree/ll looks up to " in text
+    assert "1 timing a point: most at 1 MiB, where tree/ll looks 3.91x faster" in text
     assert not is_right(analyze_samples(PLATFORM, once))
 
 
@@ -150,7 +168,7 @@ def test_a_collective_without_a_tuner_lacks_nothing() -> None:
 
 def test_choices_without_the_default_are_compared_with_each_other() -> None:
     samples = measure(SIZES, lambda size: {"ring/ll": size / 1e5, "tree/ll": size / 9e4})
-    assert texts(samples) == ["2 choices with each other; the default was not measured"]
+    assert texts(samples) == ["2 choices a size with each other; the default was not measured"]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +195,7 @@ def test_one_choice_without_the_default_is_compared_with_nothing(choice: str, sa
         ),
         (
             {"ring/ll": 4.0, "tree/ll": 0.5},
-            "2 choices with each other; the default was not measured",
+            "2 choices a size with each other; the default was not measured",
             "with ring/ll, tree/ll: the fastest at no size",
         ),
         ({"ring/ll": 4.0}, "with nothing: the default was not measured", "with ring/ll: the fast"),

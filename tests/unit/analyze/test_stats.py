@@ -128,3 +128,13 @@ def test_a_curve_is_saturated_by_its_growth_for_each_doubling(last: float, satur
     found = saturation(curve_of((1 << 20, 60.0), (1 << 22, 100.0), (1 << 24, last)), None)
     assert found is not None
     assert found.saturated is saturated
+
+
+@pytest.mark.parametrize(("last", "saturated"), [(53.8, True), (60.0, False)])
+def test_the_end_of_a_dip_is_compared_with_the_plateau_before_it(
+    last: float, saturated: bool
+) -> None:
+    rates = (1 << 22, 39.3), (1 << 24, 53.5), (1 << 26, 17.7), (1 << 28, last)
+    found = saturation(curve_of(*rates), None)
+    assert found is not None
+    assert found.saturated is saturated

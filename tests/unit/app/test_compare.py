@@ -405,6 +405,10 @@ def test_runs_of_one_forced_algorithm_are_compared(tmp_path: Path) -> None:
     pasted = compare_paths([both], assumed_noise=0.05)
     assert isinstance(pasted, SidesCompared)
     assert pasted.different == found.different
+    debugged = tree.read_text().replace("NCCL_ALGO=Tree", "NCCL_P2P_DISABLE=1")
+    pasted = compare_paths([put(tmp_path / "one.txt", logs[0] + debugged)], assumed_noise=0.05)
+    assert isinstance(pasted, SidesCompared)
+    assert FactDifference("NCCL_P2P_DISABLE", "not shown", "1") in pasted.different
 
 
 def test_a_profiler_plugin_is_a_difference(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from tests.unit.runs import Cli
 from tests.unit.workload.recordings import LOG_START, log_call
 
 M = 1 << 20
+RIVALS = (("ring,simple", 90), ("tree,simple", 80))
 
 
 def _job(
@@ -224,3 +225,14 @@ def test_the_screen(cli: Cli, study: Study) -> None:
     out = " ".join(cli("workload", "show", log, "--study", study.path, code=0).out.split())
     assert "worth send/recv library: 2.00 ms a rank are there; saves 1.00 ms in NCCL" in out
     assert "% of" not in out.partition("send/recv library")[2]
+
+
+def test_the_study_of_a_file_is_still_to_be_made(cli: Cli, tmp_path: Path) -> None:
+    log, table = tmp_path / "nccl.log", tmp_path / "a.csv"
+    log.write_text(LOG_START + log_call("AllReduce", 1 << 20))
+    rows = (f"allreduce,{1 << 20},{choice},2,8,{time}" for choice, time in RIVALS)
+    head = "collective,size_bytes,algorithm,protocol,nodes,ranks,time_us"
+    table.write_text("\n".join([head, *rows]) + "\n")
+    result = cli("tune", table, "--workload", log, "--dry-run", code=0)
+    assert "measure it: nccltune ab -o STUDY NCCL_NET=" in " ".join(result.out.split())
+    assert " % of the job's bytes are of what was measured" in " ".join(result.out.split())

@@ -43,6 +43,15 @@ def test_the_tuned_curve_takes_the_points_of_the_choices_that_the_rules_name() -
     assert tuned.n == [8, 8, 8, 16, 16]
 
 
+def test_a_size_whose_interval_says_nothing_has_no_gain() -> None:
+    group = tuning().groups[0]
+    first, *others = group.decisions
+    wide = replace(first, gain=1.39, gain_low=0.0, gain_high=2975.66)
+    changed = replace(tuning(), groups=[replace(group, decisions=[wide, *others])])
+    rows = built(analysis(), changed).groups[0].sizes
+    assert [row.gain is None for row in rows] == [True, *(x.gain is None for x in others)]
+
+
 def test_without_rules_there_is_no_tuned_curve() -> None:
     labels = [line.label for line in report().conditions[0].series]
     assert labels == ["default", "ring/ll"]

@@ -389,6 +389,21 @@ def test_curves_that_run_side_by_side_have_their_boundary_at_the_nearer_end() ->
     assert boundary(table, K, 2 * K, None, table.choices[0], 0.0) == 2 * K - 1
 
 
+def test_a_gain_that_the_scatter_hides_has_no_ratio() -> None:
+    # tree/ll takes half as long as the default in three rounds, and three times as long in one.
+    times = {
+        K: {"default": 100.0, "tree/ll": 50.0},
+        2 * K: {"default": 200.0, "ring/ll": 192.0},
+    }
+    even = measure(times, times.__getitem__, rounds=4)
+    wild = [replace(x, time_us=300.0) if (x.round, x.time_us) == (0, 50.0) else x for x in even]
+    words = "the timings at 1 KiB scatter too much to show a gain of tree/ll (95 % CI 0."
+    (alone,) = tuned([x for x in wild if x.bytes == K]).left_alone
+    assert alone.reason.startswith(words)
+    (both,) = tuned(wild).left_alone
+    assert both.reason.startswith("ring/ll looks 1.04x faster at 2 KiB (95 % CI 1.04-")
+
+
 def sparse(times: dict[str, tuple[float, ...]], collective: Collective) -> list[Sample]:
     """One timing of each choice at 1 KiB, 32 KiB and 1 MiB, of 8 ranks on a node; no default."""
     places = {1 << 10: 0, 1 << 15: 1, 1 << 20: 2}
@@ -441,6 +456,33 @@ def test_one_choice_for_a_range_states_how_far_it_is_behind() -> None:
         "best of 2 at 1 KiB to 1 MiB (3 sizes measured), at most 3.1 % slower than the best of one "
         "size; against the default unknown"
     )
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        pytest.param({"ring/ll": 25.0, "tree/ll": 20.0}, {"ring/simple": 90.0}, id="no-common"),
+        pytest.param({"tree/ll": 20.0}, {"ring/simple": 90.0, "tree/ll": 200.0}, id="one-common"),
+        pytest.param({"default": 100.0}, {"default": 140.0, "ring/simple": 90.0}, id="default"),
+    ],
+)
+def test_a_rule_ends_where_its_choice_or_the_one_beside_it_was_not_measured(
+    low: dict[str, float], high: dict[str, float]
+) -> None:
+    group = tuned(measure([64 * K, 128 * K], {64 * K: low, 128 * K: high}.__getitem__))
+    before = [] if "default" in low else [("tree/ll", 64 * K, 64 * K)]
+    assert ranges(group) == [*before, ("ring/simple", 128 * K, 128 * K)]
+
+
+def test_a_rule_is_the_best_of_the_choices_that_were_measured_at_its_sizes() -> None:
+    times = {
+        K: {"ring/ll": 25.0, "tree/ll": 20.0},
+        4 * K: {"ring/ll": 26.0, "tree/ll": 21.0, "ring/simple": 50.0},
+        16 * K: {"ring/simple": 90.0, "tree/simple": 60.0},
+    }
+    low, high = tuned(measure(times, times.__getitem__)).rules
+    assert low.reason.startswith("best of 2 to 3, 1.24x to 1.25x as fast as the next")
+    assert high.reason.startswith("best of 2, 1.50x as fast as the next")
 
 
 @pytest.mark.parametrize("far", [[], [8], [512], [8, 64], [4 * G]])
@@ -550,7 +592,7 @@ def end_of(
     before: Choice | None,
     after: Choice | None,
     margin: float = 0.0,
-) -> int:
+) -> int | None:
     """The last byte of `before`, from the times of the choices at both sizes."""
     times = {LEFT: dict(left), RIGHT: dict(right)}
     (table,) = gain_tables(sort_samples(measure(times, lambda size: times[size])).timings, 0.05)

@@ -42,6 +42,7 @@ FORMATS = {
     "Flight Recorder dump": json.dumps(dump(entry("nccl:all_reduce", [[1]], [[1]]))),
     "NCCL Inspector": inspected("coll_perf", "AllReduce", 1),
 }
+UNSIZED = trace([event("ncclKernel_AllReduce_RING_LL_Sum_float", "kernel", 0.0, 8.0)]).encode()
 
 
 def _archive() -> bytes:
@@ -66,16 +67,8 @@ def test_the_format_is_found_by_content(tmp_path: Path, title: str, packed: bool
         (b"nothing here\n", "no recording of a job's communication", "trace of the PyTorch"),
         (b"n0:7:7 [0] NCCL INFO Using network IB\n", "log without a call", "INIT,COLL"),
         (trace([]).encode(), "trace without a call", "while the job communicates"),
-        (
-            trace([event("ncclKernel_AllReduce(x)", "kernel", 0.0, 9.0)]).encode(),
-            "trace without a call; kernels of NCCL of which the trace has no size",
-            "record with PyTorch 2.2 or later and without CUDA graphs, or log the calls: NCCL_",
-        ),
-        (
-            b'{"schema_version":1,"bytes":1024,"source":{"nccl_version":"2.28.9"}}\n' * 2,
-            "is a file of a study, no recording",
-            "nccltune report STUDY",
-        ),
+        (b'{"schema_version":1,"study":"a","nccl_version":"2"}\n', "of a study", "--workload"),
+        (UNSIZED, "of which the trace has no size", "PyTorch 2.2 or later"),
         (_archive(), "is an archive", "tar -xf"),
         (gzip.compress(b"x" * 4096)[:12], "is cut off", "copy the whole file"),
         (FORMATS["PyTorch profiler trace"][:180].encode(), "is cut off", "copy the whole file"),
@@ -88,8 +81,8 @@ def test_the_format_is_found_by_content(tmp_path: Path, title: str, packed: bool
         "text",
         "log",
         "trace",
-        "unsized",
         "study",
+        "unsized",
         "archive",
         "packed",
         "cut",

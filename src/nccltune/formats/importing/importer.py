@@ -475,8 +475,12 @@ def _platform(study: Study, part: StudyPart, platform_name: str | None) -> Platf
         return msgspec.structs.replace(origin, name=platform_name or origin.name)
     facts = [run.facts for run in runs]
     settings: dict[str, str] = {}
-    for item in facts:
-        settings.update(item.settings)
+    for file in part.files:
+        own = [run.facts for run in part.of(file)]
+        silent = any(item.settings_by is None for item in own)
+        for item in own:
+            # What the command above one of several tables sets is not known of the others.
+            settings.update({} if silent and item.settings_by == "command" else item.settings)
     for name in ("NCCL_ALGO", "NCCL_PROTO"):
         settings.pop(name, None)
     known = Platform(

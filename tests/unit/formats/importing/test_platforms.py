@@ -287,6 +287,15 @@ def test_facts_that_runs_of_each_choice_show_are_no_doubt(tmp_path: Path) -> Non
     assert doubts(tmp_path, folder) == []
 
 
+def test_a_command_above_one_of_two_tables_sets_nothing_for_the_platform(tmp_path: Path) -> None:
+    command = "NCCL_P2P_DISABLE=1 mpirun -np 16 all_reduce_perf -b 8 -e 1G\n"
+    one, other = (measured(number, **TWO_NODES).text() for number in (1, 2))
+    for first, expected in ((one, {}), (command + one, {"NCCL_P2P_DISABLE": "1"})):
+        study = tmp_path / str(len(expected))
+        take(study, put(tmp_path / "both.txt", first + command + other))
+        assert Study(study).platform().settings == expected
+
+
 def test_a_log_without_settings_is_no_doubt(tmp_path: Path) -> None:
     assert doubts(tmp_path, runs(tmp_path / "runs", default_text=logged())) == []
 
