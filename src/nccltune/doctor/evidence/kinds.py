@@ -394,21 +394,17 @@ def _fails_beside_script(data: bytes) -> bool:
     return _states_failure(data[: script.start()] + b"\n" + after)
 
 
-_SHELL = re.compile(
-    rb"[ \t]*(?:$|#|[$>] |\S{0,80}[$#] |```|(?:export|declare|local|cd|source|\.|module|ml|conda"
-    rb"|set|ulimit|echo|printf|mkdir|sleep|wait|unset|eval|hostname|date|if|elif|else|fi|for|while|do"
-    rb"|done|then|exit|exec|time|sudo|docker|podman|kubectl|apptainer|singularity|enroot|python\S*"
-    rb"|bash|sh|env|numactl|nsys|taskset|\w+=\S*|\w+\(\)|[{}]|-\S+|\./\S+|/\S+|\S*(?:mpirun|mpiexec\S*"
-    rb"|srun|torchrun|prterun|deepspeed|accelerate|horovodrun|ray))(?:[ \t;]|$))"
+# A line of words that a person wrote, beside commands: a capital letter or a full stop.
+_PROSE = re.compile(
+    rb"^(?![ \t]*(?:#|echo |printf ))(?:[ \t>*]*(?:[A-Z][a-z']*(?:,? [A-Za-z'-]+){2}(?:[ ,.?!:]|$)"
+    rb"|[A-Za-z',-]+(?: [A-Za-z',-]+){2,20}[.?!:](?:\s|$))|[^\n]{0,200}[\x80-\xff]{6})",
+    re.M,
 )
 
 
 def _has_other_lines(data: bytes) -> bool:
-    """Return whether a command that is no script stands among lines that no shell reads: a post."""
-    if _SCRIPT.search(data) is not None:
-        return False
-    joined = data[:HEAD_BYTES].replace(b"\\\n", b" ")
-    return any(_SHELL.match(line) is None for line in joined.split(b"\n"))
+    """Return whether a command that is no script stands among words of a person: a post."""
+    return _SCRIPT.search(data) is None and _PROSE.search(data[:HEAD_BYTES]) is not None
 
 
 def _several(

@@ -7,6 +7,7 @@ them. A connection that was tried a third as often as NCCL tries is no such oper
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.failure_words import WORDS
@@ -18,14 +19,18 @@ LONGEST = 300
 _KIND = {word: kind for kind, words in WORDS.items() for word in words}
 _RANKS = {kind: number for number, kind in enumerate(WORDS)}
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
-# Lines that only mention a failure: comments, echoed code, log calls.
-_QUOTED = re.compile(r"^\s*(?://|echo |if |elif |except |raise |print\(|logger\.)")
+# Lines that only mention a failure: comments, echoed code, log calls, searches.
+_QUOTED = re.compile(
+    r"^\s*(?://|echo |(?:\S{0,80}[$#] ?)?(?:sudo )?(?:[a-z]*grep|awk|sed|rg) "
+    r"|if |elif |except |raise |print\(|logger\.)"
+)
 _THROWN = re.compile(
     r"terminate called after throwing an instance of 'c10::DistBackendError'"
     r"(?=[^\n]*\n(?:[^\n]{0,400}\n){0,32}?[^\n]{0,40}(?P<what>what\(\):))"
 )
 """An exception of PyTorch, and the next words of one: those of other ranks may stand between."""
 _INFO = "NCCL INFO"
+_message_kind = lru_cache(256)(message_kind)  # A fault repeats its words thousands of times.
 _TRIED = re.compile(r"returned [^,]{1,200}, retrying \((\d{1,9})/(\d{1,9})\)")
 _WARN = "NCCL WARN"
 # NCCL's last warning without the words NCCL WARN: PyTorch prints it in the line after "Last error",
@@ -34,6 +39,9 @@ _LAST_ERROR = re.compile(
     r"^.*\bLast error:[ \t]*\n(?P<line>[^\n]+)"
     r"|^(?P<xla>(?>[^\n]*Last NCCL warning\(error\)[^\n']{0,200}')(?P<quoted>[^\n]+)'[^\n']*$)",
     re.M,
+)
+_CUDA_WARN = re.compile(
+    rf"(?P<file>[\w./-]{{1,120}}):\d{{1,6}} {_WARN} (?P<said>[^\n]{{0,8}}uda failure[^\n]*)"
 )
 # A warning of NCCL 2.1 to 2.3, which have no NCCL before WARN.
 _OLD_WARN = re.compile(r"^.{1,200}\] [\w/]{1,60}\.(?:h|cc|cu):\d{1,6} WARN (?P<message>.+)", re.M)
@@ -130,7 +138,7 @@ def states_failure(data: bytes) -> bool:
     lines = (line for line in data.splitlines() if any(word in line for word in words))
     if words and (
         len(data) > _MOST_PROSE
-        or not all(_is_prose(line.decode(errors="replace")) for line in lines)
+        or not all(_is_told(line.decode(errors="replace")) for line in lines)
     ):
         return True
     return any(word.encode() in data for word, *_ in _BESIDE) and bool(
@@ -140,6 +148,10 @@ def states_failure(data: bytes) -> bool:
 
 _MOST_PROSE = 1 << 16
 """Bytes of a text up to which it may be prose alone."""
+
+
+def _is_told(line: str) -> bool:
+    return _QUOTED.match(line) is not None or _is_prose(line)
 
 
 def _is_prose(line: str) -> bool:
@@ -184,7 +196,7 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
         before = start
         end = text.find("\n", start)
         line = text[start : end if end >= 0 else len(text)][: 4 * LONGEST].strip()
-        if _QUOTED.match(line) or _ALSO_FINE.search(line) or _is_prose(line):
+        if _ALSO_FINE.search(line) or _is_told(line):
             continue
         key = at[start], _NUMBERS.sub("#", line)
         known = found.get(key)
@@ -207,7 +219,7 @@ def _warnings(text: str) -> Iterator[tuple[int, str]]:
     for word in _BARE:
         for start in _starts(text, word):
             line = text[start : start + 2000].partition("\n")[0]
-            kind = message_kind(line)
+            kind = _message_kind(line)
             # A line of libfabric is of the network, whatever words are in it.
             if "<warn>" in line and not kind.startswith(_LIBFABRIC):
                 continue
@@ -217,29 +229,34 @@ def _warnings(text: str) -> Iterator[tuple[int, str]]:
     for start in _starts(text, _WARN):
         end = text.find("\n", start)
         yield start, warning_kind(text[start : end if end >= 0 else len(text)][:2000]) or WARNING
+    files: dict[str, str] | None = None
     for match in _LAST_ERROR.finditer(text):
         said = (match["line"] or match["quoted"])[:2000].strip()
-        kind = message_kind(said)
-        if kind == "cuda" and (file := _warned(text, said)) is not None:
-            kind = message_kind(said, file)
+        kind = _message_kind(said)
+        if kind == "cuda" and "uda failure" in said:
+            files = _warned(text) if files is None else files
+            words = said[said.find("uda failure") - 1 :][:LONGEST]
+            kind = _message_kind(said, files[words]) if words in files else kind
         # The line of XLA states the failure itself.
         if kind != WARNING and (match["line"] or kind != "effect"):
             yield match.start("line" if match["line"] else "xla"), kind
     for start in _starts(text, "Test CUDA failure"):
-        kind = message_kind(text[start : start + 2000].partition("\n")[0])
+        kind = _message_kind(text[start : start + 2000].partition("\n")[0])
         if kind not in (WARNING, "cuda"):
             yield start, kind
     for match in _OLD_WARN.finditer(text) if " WARN " in text else ():
-        kind = message_kind(match["message"][:2000])
+        kind = _message_kind(match["message"][:2000])
         if kind != WARNING:
             yield match.start(), kind
 
 
-def _warned(text: str, said: str) -> str | None:
-    """Return the source file of NCCL's warning that PyTorch repeats as the last error."""
-    words = said[said.find("uda failure") - 1 :] if "uda failure" in said else said
-    match = re.search(rf"(?P<file>[\w./-]{{1,120}}):\d{{1,6}} {_WARN} {re.escape(words)}", text)
-    return match["file"] if match is not None else None
+def _warned(text: str) -> dict[str, str]:
+    """Return the source file of NCCL's first warning of each failure of CUDA, by its words. PyTorch
+    repeats the words as the last error, without the file."""
+    found: dict[str, str] = {}
+    for match in _CUDA_WARN.finditer(text):
+        found.setdefault(match["said"].strip()[:LONGEST], match["file"])
+    return found
 
 
 # Two cells of a table of `dcgmi diag` or `dcgmi health`.
