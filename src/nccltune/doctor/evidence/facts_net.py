@@ -250,7 +250,9 @@ def _shown_gids(evidence: NodeEvidence, facts: Facts) -> bool:
     shown = evidence.parsed("show_gids", parse_show_gids)
     if shown is None:
         shown = evidence.parsed("ibv_devinfo", parse_devinfo_gids)
-    if shown is None or not (shown[0].records or evidence.parsed("show_gids", parse_show_gids)):
+        # It prints GIDs only with -v.
+        shown = shown if shown is not None and shown[0].records else None
+    if shown is None:
         return False
     facts.add(GIDS, shown[0].records, shown[1].place())
     return True
