@@ -247,11 +247,10 @@ def _gids(values: dict[str, str], name: str, port: int) -> list[GidEntry]:
 
 
 def _shown_gids(evidence: NodeEvidence, facts: Facts) -> bool:
+    # ibv_devinfo prints GIDs only with -v.
+    devinfo = evidence.parsed("ibv_devinfo", parse_devinfo_gids)
     shown = evidence.parsed("show_gids", parse_show_gids)
-    if shown is None:
-        shown = evidence.parsed("ibv_devinfo", parse_devinfo_gids)
-        # It prints GIDs only with -v.
-        shown = shown if shown is not None and shown[0].records else None
+    shown = shown or (devinfo if devinfo and devinfo[0].records else None)
     if shown is None:
         return False
     facts.add(GIDS, shown[0].records, shown[1].place())

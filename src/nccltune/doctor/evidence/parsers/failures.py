@@ -7,7 +7,6 @@ them. A connection that was tried a third as often as NCCL tries is no such oper
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.failure_words import WORDS
@@ -30,7 +29,6 @@ _THROWN = re.compile(
 )
 """An exception of PyTorch, and the next words of one: those of other ranks may stand between."""
 _INFO = "NCCL INFO"
-_message_kind = lru_cache(256)(message_kind)  # A fault repeats its words thousands of times.
 _TRIED = re.compile(r"returned [^,]{1,200}, retrying \((\d{1,9})/(\d{1,9})\)")
 _WARN = "NCCL WARN"
 # NCCL's last warning without the words NCCL WARN: PyTorch prints it in the line after "Last error",
@@ -138,7 +136,7 @@ def states_failure(data: bytes) -> bool:
     lines = (line for line in data.splitlines() if any(word in line for word in words))
     if words and (
         len(data) > _MOST_PROSE
-        or not all(_is_told(line.decode(errors="replace")) for line in lines)
+        or not all(_is_prose(line.decode(errors="replace")) for line in lines)
     ):
         return True
     return any(word.encode() in data for word, *_ in _BESIDE) and bool(
@@ -150,12 +148,10 @@ _MOST_PROSE = 1 << 16
 """Bytes of a text up to which it may be prose alone."""
 
 
-def _is_told(line: str) -> bool:
-    return _QUOTED.match(line) is not None or _is_prose(line)
-
-
 def _is_prose(line: str) -> bool:
-    """Return whether a person tells of a failure: `The admin said he saw Xid 79 last week`."""
+    """Return whether a script or a person (`He saw Xid 79 last week`) mentions a failure."""
+    if _QUOTED.match(line):
+        return True
     if _BY_PROGRAM.search(line) or any(word in line for word in _PHRASES):
         return False
     return _TELLS.search(line) is not None or len(set(_OFTEN_TELLS.findall(line))) > 1
@@ -196,7 +192,7 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
         before = start
         end = text.find("\n", start)
         line = text[start : end if end >= 0 else len(text)][: 4 * LONGEST].strip()
-        if _ALSO_FINE.search(line) or _is_told(line):
+        if _ALSO_FINE.search(line) or _is_prose(line):
             continue
         key = at[start], _NUMBERS.sub("#", line)
         known = found.get(key)
@@ -219,7 +215,7 @@ def _warnings(text: str) -> Iterator[tuple[int, str]]:
     for word in _BARE:
         for start in _starts(text, word):
             line = text[start : start + 2000].partition("\n")[0]
-            kind = _message_kind(line)
+            kind = message_kind(line)
             # A line of libfabric is of the network, whatever words are in it.
             if "<warn>" in line and not kind.startswith(_LIBFABRIC):
                 continue
@@ -229,34 +225,30 @@ def _warnings(text: str) -> Iterator[tuple[int, str]]:
     for start in _starts(text, _WARN):
         end = text.find("\n", start)
         yield start, warning_kind(text[start : end if end >= 0 else len(text)][:2000]) or WARNING
-    files: dict[str, str] | None = None
+    files = _warned(text) if "Last " in text else {}
     for match in _LAST_ERROR.finditer(text):
         said = (match["line"] or match["quoted"])[:2000].strip()
-        kind = _message_kind(said)
+        kind = message_kind(said)
         if kind == "cuda" and "uda failure" in said:
-            files = _warned(text) if files is None else files
             words = said[said.find("uda failure") - 1 :][:LONGEST]
-            kind = _message_kind(said, files[words]) if words in files else kind
+            kind = message_kind(said, files[words]) if words in files else kind
         # The line of XLA states the failure itself.
         if kind != WARNING and (match["line"] or kind != "effect"):
             yield match.start("line" if match["line"] else "xla"), kind
     for start in _starts(text, "Test CUDA failure"):
-        kind = _message_kind(text[start : start + 2000].partition("\n")[0])
+        kind = message_kind(text[start : start + 2000].partition("\n")[0])
         if kind not in (WARNING, "cuda"):
             yield start, kind
     for match in _OLD_WARN.finditer(text) if " WARN " in text else ():
-        kind = _message_kind(match["message"][:2000])
+        kind = message_kind(match["message"][:2000])
         if kind != WARNING:
             yield match.start(), kind
 
 
 def _warned(text: str) -> dict[str, str]:
-    """Return the source file of NCCL's first warning of each failure of CUDA, by its words. PyTorch
-    repeats the words as the last error, without the file."""
-    found: dict[str, str] = {}
-    for match in _CUDA_WARN.finditer(text):
-        found.setdefault(match["said"].strip()[:LONGEST], match["file"])
-    return found
+    """Return the source files of NCCL's warnings of CUDA, by the words that PyTorch repeats."""
+    said = ((match["said"].strip()[:LONGEST], match["file"]) for match in _CUDA_WARN.finditer(text))
+    return dict(said)
 
 
 # Two cells of a table of `dcgmi diag` or `dcgmi health`.

@@ -7,9 +7,8 @@ from nccltune.doctor.facts.log import LogHang
 
 # These words tell of a hang only of a program, not of the person who writes or of a table.
 _WHO = (
-    r"(?:^\W*(?=stall|never)|\b(?:it|this|that|they|jobs?|(?:pre-?)?training|runs?|ranks?|process"
-    r"(?:es)?|programs?|scripts?|[NR]CCL|nodes?|GPUs?|workers?|tests?|calls?|all_?reduce\w*|model"
-    r"|collectives?|init\w*|everything|inference|operations?|commands?|kernels?|torchrun|mpirun)\b"
+    r"(?:^\W*(?=stall|never)|\b(?:it|this|that|they|job|training|run|rank|process|program|script"
+    r"|[NR]CCL|node|GPU|worker|test|call|allreduce|collective|model|everything|command)(?:e?s)?\b"
     r"(?:(?!\b(?:I|we|you)\b)[^.;:!?]){0,40}?\b)"
 )
 _HANGS = re.compile(

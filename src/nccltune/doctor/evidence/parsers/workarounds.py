@@ -65,19 +65,17 @@ def workarounds(text: str) -> list[LogWorkaround]:
             for match in matches if len(matches) == 1 else ():
                 before = clause[: match.start()]
                 removal = _REMOVED.search(before)
-                removed = removal is not None
-                if (
-                    removal
-                    and works.start() < removal.start()
-                    and not _AFTER.search(clause, works.end(), removal.start())
-                ):
+                is_later = removal is not None and works.start() < removal.start()
+                if is_later and not _AFTER.search(before, works.end()):
                     continue
                 name, value = match["name"], (match["value"] or "").rstrip(".,:")
-                if value or removed or _SET.search(before):
+                if value or removal or _SET.search(before):
                     is_switch = _PLAIN.fullmatch(value) and not name.endswith(_LISTS)
-                    key = f"{name}={value}" if is_switch and not removed else name
+                    key = f"{name}={value}" if is_switch and not removal else name
                     said = clause.strip(" \t>*-#,`")[:_LONGEST]
-                    found.setdefault(key, LogWorkaround(key=key, text=said, removed=removed))
+                    found.setdefault(
+                        key, LogWorkaround(key=key, text=said, removed=removal is not None)
+                    )
     return list(found.values())
 
 
