@@ -55,9 +55,9 @@ def test_nodes_with_the_same_finding_share_a_sentence() -> None:
 def test_where_gpudirect_is_off_for_the_nic_no_level_is_advised(
     modules: list[str] | None, disabled: tuple[str, ...]
 ) -> None:
-    state = "NET/IB : GPU Direct RDMA {} for HCA 0 'mlx5_0'"
+    line = {"text": "NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'", "count": 1}
     vias = [{"direction": "receive", "via": "NET/IB/0", "gdr": False, "count": 2}]
-    values = {"log.lines": [{"text": state.format("Disabled"), "count": 1}], "log.vias": vias}
+    values = {"log.gdr_disabled": [line], "log.lines": [], "log.vias": vias}
     values |= {} if modules is None else {"node.modules": modules}
 
     def commands() -> dict[str, tuple[str, ...]]:
@@ -65,7 +65,7 @@ def test_where_gpudirect_is_off_for_the_nic_no_level_is_advised(
         return {one.rule: one.commands for one in found if one.verdict is RuleVerdict.FINDING}
 
     assert (commands()["gdr-disabled"], commands()["gdr-unused"]) == (disabled, ())
-    values["log.lines"] = [{"text": state.format("Enabled"), "count": 1}]
+    values["log.gdr_disabled"] = []
     assert commands()["gdr-unused"] == ("nccltune ab NCCL_NET_GDR_LEVEL=PHB",)
 
 

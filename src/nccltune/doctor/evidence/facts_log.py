@@ -20,6 +20,7 @@ from nccltune.doctor.facts.log import (
     LOG_COLL_CHANNELS,
     LOG_FABRIC_FAULTS,
     LOG_FABRIC_NODES,
+    LOG_GDR_DISABLED,
     LOG_GPU_NAMES,
     LOG_GRAPHS,
     LOG_HANGS,
@@ -70,6 +71,7 @@ _DEVICE = re.compile(
     r"(?:\s+\d+ \[[^\]]{1,40}\] (?P<name>\S[^\n]{0,80}))?"
 )
 _MOST_MESSAGES = 2000
+_GDR_OFF = re.compile(r"(NET/(?!(Fast)?Socket).*)?GPU Direct RDMA Disabled for HCA(?! \d+ .hfi1)")
 _RCCL = re.compile(r"^(?:RCCL|HIP|ROCm) version\b|^Librccl path|HIP failure|/hipify/")
 _VIRTUAL = re.compile(
     r"lo$|docker|br-|virbr|veth|podman|cni|flannel|cali|lxc|lxd|tun|tap|ip6tnl|tailscale|wg\d|zt|"
@@ -114,6 +116,8 @@ def _logs(facts: Facts, logs: list[tuple[Raw, NcclLines]]) -> None:
     warnings = [message for _, one in logs for message in one.warnings]
     messages = [message for _, one in logs for message in one.messages]
     facts.add(LOG_LINES, [*warnings, *messages][:_MOST_MESSAGES], place)
+    disabled = [one for one in (*warnings, *messages) if _GDR_OFF.match(one.text or "")]
+    facts.add(LOG_GDR_DISABLED, disabled, place)
     vias: Counter[tuple[str, str]] = Counter()
     for _, one in logs:
         vias.update(one.vias)

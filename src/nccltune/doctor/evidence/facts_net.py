@@ -247,10 +247,11 @@ def _gids(values: dict[str, str], name: str, port: int) -> list[GidEntry]:
 
 
 def _shown_gids(evidence: NodeEvidence, facts: Facts) -> bool:
+    # ibv_devinfo prints GIDs only with -v.
+    devinfo = evidence.parsed("ibv_devinfo", parse_devinfo_gids)
     shown = evidence.parsed("show_gids", parse_show_gids)
+    shown = shown or (devinfo if devinfo and devinfo[0].records else None)
     if shown is None:
-        shown = evidence.parsed("ibv_devinfo", parse_devinfo_gids)
-    if shown is None or not (shown[0].records or evidence.parsed("show_gids", parse_show_gids)):
         return False
     facts.add(GIDS, shown[0].records, shown[1].place())
     return True

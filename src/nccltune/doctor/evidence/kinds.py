@@ -16,6 +16,7 @@ from typing import NamedTuple
 from nccltune.doctor.evidence.item_names import INDEX, item_of_name
 from nccltune.doctor.evidence.parsers.failures import states_failure
 from nccltune.doctor.evidence.parsers.gpu_query import SECTION
+from nccltune.doctor.evidence.parsers.imex import LISTED, NOT_LISTED
 from nccltune.doctor.evidence.parsers.kernel_log import (
     KERNEL_LINE,
     has_kernel_lines,
@@ -23,6 +24,7 @@ from nccltune.doctor.evidence.parsers.kernel_log import (
 )
 from nccltune.doctor.evidence.parsers.workarounds import tells_workaround
 from nccltune.formats.text.lines import encoding_of
+from nccltune.formats.topology.nvidia_smi_matrix import PCI_MATRIX
 from nccltune.formats.topology.xml_tree import dumps_in
 
 HEAD_BYTES = 1 << 14
@@ -131,13 +133,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         ),
     ),
     ("iblinkinfo", _mark(rb"^[^\n]{1,60}==\( *\d{1,2}X +[^\n]{1,60}\)==>")),
-    (
-        "imex",
-        _mark(
-            rb"^Connectivity Table Legend|^Node #\d+\s|^[^\n]{0,80}[$#] *(?:sudo )?ls [^\n]{0,20}"
-            rb"/dev/nvidia-caps-imex-channels|^ls: [^\n]{0,40}/dev/nvidia-caps-imex-channels"
-        ),
-    ),
+    ("imex", _mark(rf"^Connectivity Table Legend|^Node #\d+\s|{LISTED}|{NOT_LISTED}".encode())),
     (
         "lspci",
         _mark(rb"^" + _BUS + rb" (?:[A-Z0-9][^\n:]*(?:\[[0-9a-f]{4}\])?: |[0-9a-f]{4}: )"),
@@ -281,7 +277,7 @@ _TEST_ROW = re.compile(
     re.M,
 )
 _DIAGNOSTICS = b"NCCL DIAG "
-_TOPO_PCI = re.compile(rb"\btopo +(?:-\w+ +)*(?:-mp|--matrix_pci)\b")
+_TOPO_PCI = re.compile(PCI_MATRIX.pattern.encode())
 """The same matrix of the same machine, with PCIe alone."""
 _ONCE = {
     "nvidia-smi": _mark(rb"^\| NVIDIA-SMI "),
@@ -395,21 +391,17 @@ def _fails_beside_script(data: bytes) -> bool:
     return _states_failure(data[: script.start()] + b"\n" + after)
 
 
-_SHELL = re.compile(
-    rb"[ \t]*(?:$|#|[$>] |\S{0,80}[$#] |```|(?:export|declare|local|cd|source|\.|module|ml|conda"
-    rb"|set|ulimit|echo|printf|mkdir|sleep|wait|unset|eval|hostname|date|if|elif|else|fi|for|while|do"
-    rb"|done|then|exit|exec|time|sudo|docker|podman|kubectl|apptainer|singularity|enroot|python\S*"
-    rb"|bash|sh|env|numactl|nsys|taskset|\w+=\S*|\w+\(\)|[{}]|-\S+|\./\S+|/\S+|\S*(?:mpirun|mpiexec\S*"
-    rb"|srun|torchrun|prterun|deepspeed|accelerate|horovodrun|ray))(?:[ \t;]|$))"
+# A line of words that a person wrote, beside commands: a capital letter or a full stop.
+_PROSE = re.compile(
+    rb"^(?![ \t]*(?:#|echo |printf ))(?:[ \t>*]*(?:[A-Z][a-z']*(?:,? [A-Za-z'-]+){2}(?:[ ,.?!:]|$)"
+    rb"|[A-Za-z',-]+(?: [A-Za-z',-]+){2,20}[.?!:](?:\s|$))|[^\n]{0,200}[\x80-\xff]{6})",
+    re.M,
 )
 
 
 def _has_other_lines(data: bytes) -> bool:
-    """Return whether a command that is no script stands among lines that no shell reads: a post."""
-    if _SCRIPT.search(data) is not None:
-        return False
-    joined = data[:HEAD_BYTES].replace(b"\\\n", b" ")
-    return any(_SHELL.match(line) is None for line in joined.split(b"\n"))
+    """Return whether a command that is no script stands among words of a person: a post."""
+    return _SCRIPT.search(data) is None and _PROSE.search(data[:HEAD_BYTES]) is not None
 
 
 def _several(

@@ -24,6 +24,12 @@ LOG_LINES = records(
     ),
     read="NCCL_DEBUG=INFO log",
 )
+LOG_GDR_DISABLED = records(
+    "log.gdr_disabled",
+    LogMessage,
+    meaning="messages that GPUDirect RDMA is disabled for a NIC, of NICs that could have it",
+    read="'GPU Direct RDMA Disabled for HCA' in the NCCL log, not of sockets or Omni-Path",
+)
 
 
 class LogTransport(FactRecord):

@@ -34,7 +34,7 @@ _PORT = re.compile(
     re.IGNORECASE,
 )
 _TRAILING = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
-_PCI_ONLY = re.compile(r"\btopo +(?:-\w+ +)*(?:-mp|--matrix_pci)\b")
+PCI_MATRIX = re.compile(r"\btopo +(?:-\w+ +)*(?:-mp|--matrix_pci)\b")
 PCI_ONLY = "nvidia-smi topo -mp shows PCIe alone: whether NVLink joins the GPUs is not known"
 _UNKNOWN = "?"
 """The cell of two NICs whose rows were cut off. It is no kind of connection."""
@@ -150,7 +150,7 @@ def shows_pci_only(lines: list[str], at: int) -> bool:
     """
     end = next((one for one in range(at + 1, len(lines)) if _topo_header(lines[one])), len(lines))
     start = max((one for one in range(at) if "topo " in lines[one]), default=0)
-    if any(_PCI_ONLY.search(line) for line in lines[start:at]):
+    if any(PCI_MATRIX.search(line) for line in lines[start:at]):
         return True
     legend = [words[0] for line in lines[at:end] if (words := line.split()) and words[1:2] == ["="]]
     is_whole = any(line.startswith("NIC Legend") for line in lines[at:end])

@@ -150,17 +150,7 @@ def expect(
         topology = first_gpus(topology, ranks_per_node)
     topology = only_nics(topology, chosen.nics)
     node = cached_routes(topology, chosen.path, nccl_version)
-    if nodes * len(node.gpus) < 2:
-        raise InputError(
-            "one rank has no peer to communicate with", hint="add --nodes 2, or more GPUs a node"
-        )
-    if nodes > 1 and not node.nets:
-        raise InputError(
-            "names no NIC, so several nodes cannot be joined",
-            where=topology.source,
-            hint="have NCCL write the file on a run of several nodes, or ask for --nodes 1",
-        )
-    check_nvlink(topology, len(node.gpus))
+    _check_peers(topology, node, nodes)
     gpus = len(node.gpus)
     if by_peers and (gpus > 2 or node.nvswitch):
         raise _of_peers(collective)
@@ -176,11 +166,8 @@ def expect(
         nvls=chosen.nvls is not False and may_use_nvls(node),
     )  # fmt: skip
     available = algorithms(collective, node, groups, nvls=chosen.nvls, version=nccl_version)
-    if several and Algorithm.NVLS_TREE in available:
-        heads = search_nvls(node, nodes=2, version=nccl_version)
-        # NCCL 2.28 and later take NVLSTree with two channels or more.
-        if heads is None or heads.channels < 1 + ((nccl_version or NEWEST) >= (2, 28)):
-            available.remove(Algorithm.NVLS_TREE)
+    if several and not _has_nvls_tree(node, nccl_version):
+        available = [one for one in available if one is not Algorithm.NVLS_TREE]
     ceilings: dict[Algorithm, Ceiling] = {}
     for algorithm in available:
         if in_domain:
@@ -240,6 +227,26 @@ def cached_search(
     """Return the cached search result, which is the same for all numbers of nodes above one."""
     node = cached_routes(topology, settings, version)
     return search(node, nodes=2 if several else 1, cross_nic=cross_nic, version=version)
+
+
+def _check_peers(topology: Topology, node: NodeRoutes, nodes: int) -> None:
+    if nodes * len(node.gpus) < 2:
+        raise InputError(
+            "one rank has no peer to communicate with", hint="add --nodes 2, or more GPUs a node"
+        )
+    if nodes > 1 and not node.nets:
+        raise InputError(
+            "names no NIC, so several nodes cannot be joined",
+            where=topology.source,
+            hint="have NCCL write the file on a run of several nodes, or ask for --nodes 1",
+        )
+    check_nvlink(topology, len(node.gpus))
+
+
+def _has_nvls_tree(node: NodeRoutes, version: Version | None) -> bool:
+    """Return whether NVLS finds the channels for NVLSTree: one, from NCCL 2.28 on two."""
+    heads = search_nvls(node, nodes=2, version=version)
+    return heads is not None and heads.channels >= 1 + ((version or NEWEST) >= (2, 28))
 
 
 def _of_peers(collective: Collective) -> InputError:

@@ -24,6 +24,8 @@ END = "n1:1:2 [0] NCCL INFO comm 0x1 rank 0 nranks 2 - Init COMPLETE\n"
             "while GPUs of a node are joined (P2P)",
         ),
         ("The second node does not proceed", P2P, "while GPUs of a node are joined (P2P)"),
+        ("Stalls at init", P2P, "while GPUs of a node are joined (P2P)"),
+        ("The job makes no progress", P2P, "while GPUs of a node are joined (P2P)"),
         ("With two nodes it just hangs", "a:1:2 [0] NCCL INFO Trees [0] 1\n", "during its start"),
     ],
 )
@@ -50,6 +52,15 @@ def test_a_hang_that_a_person_tells_of(words: str, log: str, stage: str) -> None
         f"This can hang\n{P2P}",
         f"[rank0] stalls\n{P2P}",
         f"Bandwidth is low.\n{P2P}",
+        f"Data loader stalls cost 5 % of the time.\n{P2P}",
+        f"I did not continue with the old image.\n{P2P}",
+        f"I ran the job, but I didn't finish the table yet\n{P2P}",
+        f"there is no progress bar\n{P2P}",
+        f"The server runs forever\n{P2P}",
+        f"It is a deadlock-free algorithm\n{P2P}",
+        f"A stalled PR\n{P2P}",
+        f"We pass --stall-check-warning-time-seconds 60\n{P2P}",
+        f"The card does not go on sale\n{P2P}",
     ],
 )
 def test_words_that_tell_of_no_hang(text: str) -> None:

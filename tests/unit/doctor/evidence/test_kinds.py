@@ -112,6 +112,8 @@ def test_the_name_decides_where_the_content_does_not(name: str, text: str, item:
         ("mpirun is here\n", ()),
         # A script that looks for errors states none; a post with a script in it may.
         (f"{JOB}grep -q 'NCCL error' out && echo failed\n", ("job",)),
+        ('mpirun -np 2 ./a > log\ngrep -c "Segmentation fault" log\ncp log out\n', ("job",)),
+        ("mpirun -np 2 ./a\nSegmentation fault\n", ("job", "output")),
         (
             f"a: Test NCCL failure x.cu:1 'unhandled cuda error'\nI use this:\n{JOB}",
             ("job", "output"),

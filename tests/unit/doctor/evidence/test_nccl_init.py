@@ -7,6 +7,7 @@ import pytest
 
 from nccltune.doctor.evidence.parsers.nccl_init import parse_init, shared_gpus
 from nccltune.doctor.facts.log import (
+    LOG_GDR_DISABLED,
     LOG_NET,
     LOG_NET_DEVICES,
     LOG_RANKS,
@@ -213,3 +214,13 @@ def test_a_log_of_nccl_2_3(tmp_path: Path) -> None:
     assert [(via.direction, via.via) for via in facts.value(LOG_VIAS)] == [
         ("receive", "NET/Socket/0")
     ]
+
+
+def test_nics_for_which_gpudirect_is_disabled(tmp_path: Path) -> None:
+    """Sockets and Omni-Path through verbs never have it."""
+    words = "GPU Direct RDMA Disabled for HCA 0"
+    names = ("NET/IB : {} 'mlx5_0'", "{} 'a'", "NET/IB : {} 'hfi1_0'", "NET/FastSocket : {} 'e'")
+    put(tmp_path, "n1/run.log", "".join(info(0, name.format(words)) for name in names))
+    (facts,) = folder_facts(tmp_path)
+    found = [one.text for one in facts.value(LOG_GDR_DISABLED) or []]
+    assert found == [f"NET/IB : {words} 'mlx5_0'", f"{words} 'a'"]

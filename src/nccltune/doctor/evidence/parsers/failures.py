@@ -18,8 +18,11 @@ LONGEST = 300
 _KIND = {word: kind for kind, words in WORDS.items() for word in words}
 _RANKS = {kind: number for number, kind in enumerate(WORDS)}
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
-# Lines that only mention a failure: comments, echoed code, log calls.
-_QUOTED = re.compile(r"^\s*(?://|echo |if |elif |except |raise |print\(|logger\.)")
+# Lines that only mention a failure: comments, echoed code, log calls, searches.
+_QUOTED = re.compile(
+    r"^\s*(?://|echo |(?:\S{0,80}[$#] ?)?(?:sudo )?(?:[a-z]*grep|awk|sed|rg) "
+    r"|if |elif |except |raise |print\(|logger\.)"
+)
 _THROWN = re.compile(
     r"terminate called after throwing an instance of 'c10::DistBackendError'"
     r"(?=[^\n]*\n(?:[^\n]{0,400}\n){0,32}?[^\n]{0,40}(?P<what>what\(\):))"
@@ -34,6 +37,9 @@ _LAST_ERROR = re.compile(
     r"^.*\bLast error:[ \t]*\n(?P<line>[^\n]+)"
     r"|^(?P<xla>(?>[^\n]*Last NCCL warning\(error\)[^\n']{0,200}')(?P<quoted>[^\n]+)'[^\n']*$)",
     re.M,
+)
+_CUDA_WARN = re.compile(
+    rf"(?P<file>[\w./-]{{1,120}}):\d{{1,6}} {_WARN} (?P<said>[^\n]{{0,8}}uda failure[^\n]*)"
 )
 # A warning of NCCL 2.1 to 2.3, which have no NCCL before WARN.
 _OLD_WARN = re.compile(r"^.{1,200}\] [\w/]{1,60}\.(?:h|cc|cu):\d{1,6} WARN (?P<message>.+)", re.M)
@@ -144,7 +150,9 @@ _MOST_PROSE = 1 << 16
 
 
 def _is_prose(line: str) -> bool:
-    """Return whether a person tells of a failure: `The admin said he saw Xid 79 last week`."""
+    """Return whether a script or a person (`He saw Xid 79 last week`) mentions a failure."""
+    if _QUOTED.match(line):
+        return True
     if _BY_PROGRAM.search(line) or any(word in line for word in _PHRASES):
         return False
     return _TELLS.search(line) is not None or len(set(_OFTEN_TELLS.findall(line))) > 1
@@ -185,7 +193,7 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
         before = start
         end = text.find("\n", start)
         line = text[start : end if end >= 0 else len(text)][: 4 * LONGEST].strip()
-        if _QUOTED.match(line) or _ALSO_FINE.search(line) or _is_prose(line):
+        if _ALSO_FINE.search(line) or _is_prose(line):
             continue
         key = at[start], _NUMBERS.sub("#", line)
         known = found.get(key)
@@ -218,11 +226,13 @@ def _warnings(text: str) -> Iterator[tuple[int, str]]:
     for start in _starts(text, _WARN):
         end = text.find("\n", start)
         yield start, warning_kind(text[start : end if end >= 0 else len(text)][:2000]) or WARNING
+    files = _warned(text) if "Last " in text else {}
     for match in _LAST_ERROR.finditer(text):
         said = (match["line"] or match["quoted"])[:2000].strip()
         kind = message_kind(said)
-        if kind == "cuda" and (file := _warned(text, said)) is not None:
-            kind = message_kind(said, file)
+        if kind == "cuda" and "uda failure" in said:
+            words = said[said.find("uda failure") - 1 :][:LONGEST]
+            kind = message_kind(said, files[words]) if words in files else kind
         # The line of XLA states the failure itself.
         if kind != WARNING and (match["line"] or kind != "effect"):
             yield match.start("line" if match["line"] else "xla"), kind
@@ -236,11 +246,10 @@ def _warnings(text: str) -> Iterator[tuple[int, str]]:
             yield match.start(), kind
 
 
-def _warned(text: str, said: str) -> str | None:
-    """Return the source file of NCCL's warning that PyTorch repeats as the last error."""
-    words = said[said.find("uda failure") - 1 :] if "uda failure" in said else said
-    match = re.search(rf"(?P<file>[\w./-]{{1,120}}):\d{{1,6}} {_WARN} {re.escape(words)}", text)
-    return match["file"] if match is not None else None
+def _warned(text: str) -> dict[str, str]:
+    """Return the source files of NCCL's warnings of CUDA, by the words that PyTorch repeats."""
+    said = ((match["said"].strip()[:LONGEST], match["file"]) for match in _CUDA_WARN.finditer(text))
+    return dict(said)
 
 
 # Two cells of a table of `dcgmi diag` or `dcgmi health`.

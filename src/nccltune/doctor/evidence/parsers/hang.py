@@ -5,13 +5,21 @@ import re
 
 from nccltune.doctor.facts.log import LogHang
 
+# These words tell of a hang only of a program, not of the person who writes or of a table.
+_WHO = (
+    r"(?:^\W*(?=stall|never)|\b(?:it|this|that|they|job|training|run|rank|process|program|script"
+    r"|[NR]CCL|node|GPU|worker|test|call|allreduce|collective|model|everything|command)(?:e?s)?\b"
+    r"(?:(?!\b(?:I|we|you)\b)[^.;:!?]){0,40}?\b)"
+)
 _HANGS = re.compile(
-    r"\b(?:hangs?|hanging|hung|stuck|stall(?:s|ed|ing)?|dead ?lock(?:s|ed)?"
+    rf"{_WHO}(?:stall(?:s|ed|ing)?(?=\W*$|[,.;:!)]| (?:at|after|on|in|during|when|for|with|here"
+    r"|before|until|once|and|but|forever|indefinitely)\b)"
     r"|never (?:returns?|ends?|completes?|finish(?:es)?)"
-    r"|(?:wait|block|run)s? (?:forever|indefinitely|endlessly)|no (?:further )?progress"
+    r"|(?:wait|block)s? (?:forever|indefinitely|endlessly)"
     r"|(?:does|do|did)(?: not|n['’]t) "
-    r"(?:progress|proceed|continue|complete|finish|move on|go (?:on|any further))"
-    r"|stops? responding|(?:becomes?|is) unresponsive"
+    r"(?:progress|proceed|continue|complete|finish|move on|go (?:on\b(?=\W*$)|any further)))\b"
+    r"|\b(?:(?:hangs?|hanging|hung|stuck|dead ?lock(?:s|ed)?)(?![- ]?(?:free|detect|check|timeout))"
+    r"|no (?:further )?progress(?! bar| on)|stops? responding|(?:becomes?|is) unresponsive"
     r"|(?:freezes|frozen) (?:at|after|during|here|in|on|when))\b"
     r"|卡住|卡死|挂起|ハング|固ま|멈(?:춤|춥|췄|추)",
     re.IGNORECASE,
@@ -22,7 +30,7 @@ _WORD = r"(?:hang|hung|stuck|stall|free?z|dead ?lock)"
 _NOT = re.compile(
     r"(?:\b(?:no|not|never|without|longer|fix(?:es|ed)?|gone|solved|resolved|avoids?|if)|n['’]t)\b"
     rf"[^:;.]{{0,60}}{_WORD}|\b(?:may|might|can|could)\b.{{0,15}}{_WORD}"
-    r"|(?:hang|stuck|stall).{0,40}\b(?:gone|fixed|solved)\b",
+    rf"|--[\w-]{{0,30}}{_WORD}|(?:hang|stuck|stall).{{0,40}}\b(?:gone|fixed|solved)\b",
     re.IGNORECASE,
 )
 _BY_PROGRAM = re.compile(

@@ -12,10 +12,10 @@ _NODE = re.compile(
     r"^Node #\d+\s+[*-]?\s*(?P<node>[0-9A-Za-z_.:-]+)\s*[*]?\s+-\s+(?P<status>[A-Z_]+)"
     r"(?:\s+-\s+Version:\s*(?P<version>[\d.]+))?"
 )
-
-
-_LIST = re.compile(r"^[^\n]{0,80}[$#] *(?:sudo )?ls [^\n]{0,20}/dev/nvidia-caps-imex-channels/?")
-_NO_LIST = re.compile(r"^ls: [^\n]{0,40}/dev/nvidia-caps-imex-channels/?\S* ?.*No such file")
+_CHANNELS = "/dev/nvidia-caps-imex-channels"
+LISTED = rf"^[^\n]{{0,80}}[$#] *(?:sudo )?ls [^\n]{{0,20}}{_CHANNELS}"
+NOT_LISTED = rf"^ls: [^\n]{{0,40}}{_CHANNELS}"
+_LIST = re.compile(rf"{LISTED}|{NOT_LISTED}/?\S* ?.*No such file")
 _CHANNEL = re.compile(r"\bchannel\d{1,4}\b")
 
 
@@ -23,7 +23,7 @@ def imex_channels(text: str) -> list[str] | None:
     """Return the channels that `ls /dev/nvidia-caps-imex-channels` printed, None without one."""
     found: list[str] | None = None
     for _, line in lines_of(text):
-        if _LIST.match(line) or _NO_LIST.match(line):
+        if _LIST.match(line):
             found = found or []
         if found is not None and not line.rstrip().endswith("channels"):
             found += _CHANNEL.findall(line)

@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from typing import Any
 
-from nccltune.doctor.evidence.parsers.failures import LONGEST, FailureLine
+from nccltune.doctor.evidence.parsers.failures import LONGEST, MOST, FailureLine
 
 _WHO = r"(?:Rank \d{1,9} -- |Process \d{1,10} on node |The missing rank)"
 # A statement, and the ranks or processes in the lines below it.
@@ -33,13 +33,17 @@ def ras_ranks(text: str) -> tuple[FailureLine, ...]:
     if _MARK.search(text) is None:
         return ()
     found: dict[str, FailureLine] = {}
+    number, before = 1, 0
     for match in _STATED.finditer(text):
+        if len(found) == MOST:
+            break
         who = [" ".join(line.strip("> \t").split()) for line in match["who"].split("\n")[1:]]
         more = f" and {len(who) - _SHOWN} more" if len(who) > _SHOWN else ""
         listed = f": {'; '.join(who[:_SHOWN])}{more}" if who else ""
         said = f"{match['said'].strip()}{listed}"[:LONGEST]
-        line = text.count("\n", 0, match.start()) + 1
-        found.setdefault(said, FailureLine("ras_report", said, line, 1))
+        number += text.count("\n", before, match.start())
+        before = match.start()
+        found.setdefault(said, FailureLine("ras_report", said, number, 1))
     return tuple(found.values())
 
 

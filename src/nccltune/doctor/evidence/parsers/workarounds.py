@@ -10,7 +10,8 @@ _SETTING = re.compile(
     r"(?:[\"'`]?(?: ?= ?| to )[\"'`]?(?P<value>[\w^=.:,-]{1,80}))?"
 )
 _WORKS = re.compile(
-    r"\b(?:works?|worked|fix(?:es|ed)|solve[sd]|resolve[sd]|succeed(?:s|ed)?|pass(?:es|ed)"
+    r"\b(?:works?|worked|fix(?:es|ed)|solve[sd]|resolve[sd]|succeed(?:s|ed)?"
+    r"|pass(?:es|ed)?(?= with\b| when\b| if\b|\W*$)"
     r"|(?:runs?|ran|trains?|starts?|went|goes) (?:fine|well|ok|normally|smoothly|correctly|through"
     r"|without|successfully|at \d+)|goes away|went away|(?:is|was|are) gone|disappear(?:s|ed)"
     r"|no longer (?:hangs?|fails?|crash\w*)|workaround (?:is|was)"
@@ -22,7 +23,12 @@ _NOT = re.compile(
     r"|whether|hope|expect\w*|suppose\w*|no (?:effect|luck|difference|change|success)|except)\b"
     r"|n['’]t\b|\b(?:see|check|test|know|try(?:ing)?|wonder\w*) if\b|\bhow\b.{0,40}\bworks?\b"
     r"|\bworks? (?:group|dir|queue|fifo|load|space|item|by|like|only for)"
-    r"|\bwithout (?:setting )?NCCL_",
+    r"|\bwithout (?:setting )?NCCL_"
+    # What fails, or works no longer, and what is mended is the setting's own handling.
+    r"|(?<!\bthe )(?<!this )(?<!\bmy )(?<!\bour )(?<!longer )\b(?:fail|hang|hung|crash|freez|stuck)"
+    r"|\b(?:until|before|since|slower|worse|fewer|nothing|no (?:job|run|one)|gloo works?|broken?"
+    r"|breaks?|stop(?:s|ped)|used to)\b|\b(?:fix|solv|resolv)\w+ [\"'`]?(?:NCCL|GLOO)_"
+    r"|\band [\"'`]?(?:NCCL|GLOO)_",
     re.IGNORECASE,
 )
 _REMOVED = re.compile(
@@ -30,6 +36,7 @@ _REMOVED = re.compile(
     r"|comment(?:ed|ing)? out|tak(?:e|ing) away|took away)\b",
     re.IGNORECASE,
 )
+_AFTER = re.compile(r"\b(?:after|once|when|if|by)\b", re.I)
 _SET = re.compile(r"\b(?:set|setting|specify\w*|specified|defin\w+|add\w*|export\w*)\b", re.I)
 _PLAIN = re.compile(r"[01]|LOC|SYS|Socket|IB|none", re.I)
 _LISTS = ("_IFNAME", "_HCA", "_GID_INDEX")
@@ -50,19 +57,25 @@ def workarounds(text: str) -> list[LogWorkaround]:
         if "_" not in line or not ("NCCL_" in line or "GLOO_" in line) or _BY_PROGRAM.search(line):
             continue
         for clause in _CLAUSE.split(line[: 4 * _LONGEST]):
-            if clause is None or _WORKS.search(clause) is None or _NOT.search(clause):
+            works = _WORKS.search(clause) if clause else None
+            if works is None or _NOT.search(clause):
                 continue
             matches = list(_SETTING.finditer(clause))
             # Of several, any may be the one that helps, or fail.
             for match in matches if len(matches) == 1 else ():
                 before = clause[: match.start()]
-                removed = _REMOVED.search(before) is not None
+                removal = _REMOVED.search(before)
+                is_later = removal is not None and works.start() < removal.start()
+                if is_later and not _AFTER.search(before, works.end()):
+                    continue
                 name, value = match["name"], (match["value"] or "").rstrip(".,:")
-                if value or removed or _SET.search(before):
+                if value or removal or _SET.search(before):
                     is_switch = _PLAIN.fullmatch(value) and not name.endswith(_LISTS)
-                    key = f"{name}={value}" if is_switch and not removed else name
+                    key = f"{name}={value}" if is_switch and not removal else name
                     said = clause.strip(" \t>*-#,`")[:_LONGEST]
-                    found.setdefault(key, LogWorkaround(key=key, text=said, removed=removed))
+                    found.setdefault(
+                        key, LogWorkaround(key=key, text=said, removed=removal is not None)
+                    )
     return list(found.values())
 
 
