@@ -19,6 +19,7 @@ from nccltune.app.compare_reference import (
 )
 from nccltune.app.importing import collective_of
 from nccltune.compare.fleet import FleetTest, RunPeak, judge_fleet, run_peaks
+from nccltune.compare.found import CurveComparison
 from nccltune.compare.matching import NothingInCommonError
 from nccltune.compare.runs import (
     FactDifference,
@@ -31,7 +32,7 @@ from nccltune.compare.runs import (
     with_nominal_sizes,
 )
 from nccltune.compare.series import ScalingSeries, by_facts, kept_apart, scaling
-from nccltune.compare.sides import CurveComparison, compare_sides
+from nccltune.compare.sides import compare_sides
 from nccltune.formats.importing.inputs import Reading, find_inputs, read_inputs
 from nccltune.formats.nccl_tests.run import listed_hosts
 from nccltune.formats.reading.context import Copies, ReadOptions

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from nccltune.analyze.compared import FastestRange
     from nccltune.app.compare import BesideCompared, ChoicesCompared, FleetCompared, SidesCompared
     from nccltune.compare.fleet import FleetTest, SlowPart
+    from nccltune.compare.found import CurveComparison, SizeRatio
     from nccltune.compare.series import ScalingSeries
-    from nccltune.compare.sides import CurveComparison, SizeRatio
 
 _NOTHING = "nothing: no test has four runs at one scale, or three scales of one platform"
 _SERIES = 8

@@ -14,7 +14,7 @@ from nccltune.launch.placement import Placement
 from nccltune.launch_lint.command import LaunchCommand, LaunchContext, Prediction, View
 from nccltune.launch_lint.finding import LaunchFinding, note
 from nccltune.launch_lint.options import LOCAL
-from nccltune.launch_lint.rules import containers, network, serving, settings, variables
+from nccltune.launch_lint.rules import containers, network, nics, serving, settings, variables
 from nccltune.launch_lint.words import Word, split
 from nccltune.model.errors import InputError
 from nccltune.model.nccl_variables import PREFIX, is_foreign, nearest_variable
@@ -138,16 +138,16 @@ _ALONE = (
     variables.removed,
     variables.values,
     variables.quoted,
-    variables.interfaces,
-    variables.devices,
-    variables.networks,
+    nics.interfaces,
+    nics.devices,
+    nics.networks,
     network.plugin,
     serving.host_ip,
 )
 _TOGETHER = (
     settings.contradictions,
     settings.sockets,
-    variables.gids,
+    nics.gids,
     variables.left_over,
     network.provider,
     network.removed,

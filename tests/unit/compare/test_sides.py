@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from nccltune.compare.found import CurveComparison
 from nccltune.compare.matching import NothingInCommonError
 from nccltune.compare.runs import (
     FactDifference,
@@ -17,7 +18,7 @@ from nccltune.compare.runs import (
     fact_differences,
     facts_not_shown,
 )
-from nccltune.compare.sides import CurveComparison, compare_sides
+from nccltune.compare.sides import compare_sides
 from nccltune.formats.reading.platform_facts import PlatformFacts
 from nccltune.model.collective import Collective
 from tests.unit.compare.simulated import BOTH, run_of, sizes_of, test_of

@@ -4,9 +4,9 @@
 from typing import Any
 
 from nccltune.doctor.evidence.parsers.completions import completions
-from nccltune.doctor.evidence.parsers.crash import crash_frames
 from nccltune.doctor.evidence.parsers.failures import (
     FailureLine,
+    crash_frames,
     failed_diagnostics,
     parse_failures,
 )

@@ -24,7 +24,7 @@ _COLLNET = re.compile(
     r"via (?P<via>COLLNET/[^/]+/\S+)"
 )
 _NET = re.compile(r"(?P<name>[^/]+)/(?P<device>\d+)(?:\((?P<proxy>\d+)\))?(?P<rest>(?:/.*|\(.*)?)$")
-_BOOTSTRAP = re.compile(r"Bootstrap ?: Using ?(?P<interface>[^\s:]+):")
+_BOOTSTRAP = re.compile(r"Bootstrap ?: Using ?(?:\[0\])?(?P<interface>[^\s:]+):")
 _NICS = re.compile(r"NET/(?P<network>\w+) ?: Using(?P<rest> .*)")
 # Since 2.30 a device is printed with its rail and plane: mlx5_0:1:0:1/IB, mlx5_0:1::1/IB.
 _IB_DEVICE = re.compile(r"\[\d+\](?P<name>[^\s:]+):(?P<port>\d+)(?::\d*)?(?::\d+)?/(?P<link>\w+)")

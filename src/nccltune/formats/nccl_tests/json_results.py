@@ -21,8 +21,8 @@ from nccltune.formats.nccl_tests.conditions import numbers_of
 from nccltune.formats.nccl_tests.run import MAX_RANKS, NcclTestsRun, TableDevice, nccl_version_of
 from nccltune.formats.nccl_tests.table import TableReader
 from nccltune.formats.reading.collective_names import collective_of_program
-from nccltune.formats.reading.command_lines import file_names
 from nccltune.formats.reading.context import Context
+from nccltune.formats.reading.file_names import file_names
 from nccltune.formats.reading.file_report import FileKind, FlagKind
 from nccltune.formats.reading.runs import RunSamples
 from nccltune.formats.text.json_stream import Item, JsonStream

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from nccltune.formats.reading.collective_names import collective_of_program, collective_of_title
 from nccltune.formats.reading.command_scale import LAUNCHER, nodes_of, ranks_of
+from nccltune.formats.reading.file_names import file_names
 from nccltune.formats.reading.foreign_names import counts_in_english
 from nccltune.formats.reading.named_version import MOST_PROSE, TITLE, VERSION
 from nccltune.formats.text.redact import keep_setting
@@ -597,8 +598,3 @@ def _kept(values: dict[str, str]) -> dict[str, str]:
         if name not in _CHOICE and "$" not in value
     }
     return {name: value for name, value in kept.items() if value is not None}
-
-
-def file_names(value: str) -> tuple[str, ...]:
-    """Return the file names in a list of paths, as `LD_PRELOAD` has it."""
-    return tuple(part.rpartition("/")[2][:80] for part in re.split(r"[\s:]+", value) if part)

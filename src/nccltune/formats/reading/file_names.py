@@ -292,3 +292,8 @@ def _hides_choice(word: str) -> bool:
         word.endswith(choice) and word.removesuffix(choice) in _NEGATIONS
         for choice in _CHOICE_WORDS
     )
+
+
+def file_names(value: str) -> tuple[str, ...]:
+    """Return the file names in a list of paths, as `LD_PRELOAD` has it."""
+    return tuple(part.rpartition("/")[2][:80] for part in re.split(r"[\s:]+", value) if part)

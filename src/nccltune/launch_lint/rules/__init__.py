@@ -12,6 +12,7 @@ training.py     deepspeed, accelerate, and launchers of PyTorch below another la
 slurm.py        Slurm: unused GPUs, environment that is not exported
 placement.py    too few or too many processes, wrong nodes, missing GPUs or cores
 variables.py    variables and values that NCCL does not know
+nics.py         interfaces, NICs, GIDs and networks in the values of variables
 environment.py  variables that only one node sees, or that have two values
 settings.py     NCCL settings that contradict each other
 network.py      settings of libfabric and of its plugin, which NCCL does not read itself
@@ -26,6 +27,7 @@ from nccltune.launch_lint.rules import (
     launchers,
     misplaced,
     network,
+    nics,
     options,
     placement,
     serving,
@@ -40,7 +42,7 @@ from nccltune.launch_lint.rules.shape import rules_of
 
 _MODULES = (
     *(options, launchers, containers, misplaced, arguments, torchrun, training, serving),
-    *(slurm, placement, variables, environment, settings, network, sizes),
+    *(slurm, placement, variables, nics, environment, settings, network, sizes),
 )
 RULES = tuple(rule for module in _MODULES for rule in rules_of(module))
 """All rules. Fixes are applied in this order: faults that make a command unreadable come first."""

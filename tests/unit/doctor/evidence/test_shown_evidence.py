@@ -76,6 +76,9 @@ COMMANDS = [
     (f"{BOOTSTRAP}\n{SOCKETS} [1]bond0:10.1.0.1<0>\nn:1:2 [0] NCCL INFO Using network Socket", 31,
      "export NCCL_SOCKET_IFNAME=bond0"),
     (f"{BOOTSTRAP}\n{SOCKETS}", 31, "export NCCL_SOCKET_IFNAME=<INTERFACE>"),
+    # Before 2.10, with several interfaces.
+    (f"{BOOTSTRAP.replace('g d', 'g [0]d')} [1]eth1:10.0.0.1<0>\n{SOCKETS}", 31,
+     "export NCCL_SOCKET_IFNAME=<INTERFACE>"),
     (f"{NO_ANSWER} opcode=0 len=0 vendor err 129 (Recv) hca mlx5_3", 35,
      "ib_write_bw -d mlx5_3 <PEER>"),
     (f"{NO_ANSWER} opcode=0 len=0 vendor err 129", 35, "ib_write_bw -d <NIC> <PEER>"),

@@ -7,8 +7,7 @@ import pytest
 
 from nccltune.doctor.evidence.kinds import kinds_of
 from nccltune.doctor.evidence.parsers.completions import completions
-from nccltune.doctor.evidence.parsers.crash import crash_frames
-from nccltune.doctor.evidence.parsers.failures import parse_failures
+from nccltune.doctor.evidence.parsers.failures import crash_frames, parse_failures
 from nccltune.doctor.evidence.parsers.hang import told_hang
 from nccltune.doctor.evidence.parsers.job_settings import parse_posted_settings
 from nccltune.doctor.evidence.parsers.ras import ras_ranks

@@ -478,3 +478,36 @@ LISTED = """\
 /etc/systemd/logind.conf.d/50.conf:2:RemoveIPC=no
 """
 MEMINFO = "HugePages_Total:     512\nHugePages_Free:        0\n"
+
+ACS = "\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir{0} CmpltRedir{0} UpstreamFwd{0}\n"
+P2P_BANDWIDTH = """\
+[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]
+P2P Connectivity Matrix
+     D\\D     0     1
+     0\t     1     1
+     1\t     1     1
+Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)
+   D\\D     0      1
+     0 800.51  21.48
+     1  21.59 802.05
+Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)
+   D\\D     0      1
+     0 800.51   2.11
+     1  26.10 802.05
+Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)
+   D\\D     0      1
+     0 800.51   9.99
+     1   9.99 802.05
+"""
+MLXLINK = """\
+Operational Info
+----------------
+State                              : Polling
+Physical state                     : ETH_AN_FSM_ENABLE
+Speed                              : IB-HDR
+Width                              : 4x
+
+Troubleshooting Info
+--------------------
+Recommendation                     : Cable is unplugged
+"""

@@ -7,9 +7,7 @@ import pytest
 
 from nccltune.formats.importing.inputs import find_inputs, read_inputs
 from nccltune.formats.nccl_log.run_settings import NcclLog
-from nccltune.formats.reading.collective_names import collective_of_name
 from nccltune.formats.reading.context import ReadOptions
-from nccltune.formats.reading.file_names import named_choice
 from nccltune.formats.reading.platform_facts import Subject, differences
 from nccltune.model.choice import Algorithm, Choice, Protocol, choice_label, parse_choice
 from nccltune.model.collective import Collective
@@ -48,61 +46,6 @@ def ran(read: Read) -> dict[int, object]:
 
 def env(**settings: str) -> tuple[str, ...]:
     return tuple(f"NCCL_{name} set by environment to {value}" for name, value in settings.items())
-
-
-@pytest.mark.parametrize(
-    ("name", "label"),
-    [
-        ("nt_Tree-LL128.txt", "tree/ll128"),
-        ("tree_ll128", "tree/ll128"),
-        ("ring-simple", "ring/simple"),
-        ("allreduce_ring_ll.out", "ring/ll"),
-        ("NVLSTree-Simple.log", "nvls_tree/simple"),
-        ("nvls_tree_simple.log", "nvls_tree/simple"),
-        ("nvls-simple", "nvls/simple"),
-        ("CollnetDirect_Simple", "collnet_direct/simple"),
-        ("collnet_chain-simple", "collnet_chain/simple"),
-        ("pat_simple.txt", "pat/simple"),
-        ("default.txt", "default"),
-        ("nt_default_2.txt", "default"),
-        ("tree_ll/out.txt", "tree/ll"),
-        ("tree_ll/ring_ll.txt", "ring/ll"),
-        ("defaults.txt", None),
-        ("fattree_ll.txt", None),
-        ("tree_llx.txt", None),
-        ("tree_ll_ring_ll.txt", None),
-        ("out.txt", None),
-        ("allreduce_h200x4_tree_ll_r1.txt", "tree/ll"),
-        ("2026-11-23_16n_ring_simple_8G.log", "ring/simple"),
-        ("algo-tree_proto-ll.txt", "tree/ll"),
-        ("RingSimple.txt", "ring/simple"),
-        ("Tree/LL128.txt", "tree/ll128"),
-        ("tuned.txt", "tuned"),
-    ],
-)
-def test_file_names(name: str, label: str | None) -> None:
-    named = named_choice(name)
-    found = named.choice if named is not None else None
-    assert (choice_label(found) if found is not None else None) == label
-
-
-@pytest.mark.parametrize(
-    ("name", "collective"),
-    [
-        ("all_reduce_perf.txt", "allreduce"),
-        ("AllGather.log", "allgather"),
-        ("reduce-scatter_8.txt", "reducescatter"),
-        ("alltoallv.txt", "alltoallv"),
-        ("alltoall.txt", "alltoall"),
-        ("bcast.txt", "broadcast"),
-        ("sendrecv", "sendrecv"),
-        ("reduce.txt", "reduce"),
-        ("scatter.txt", "scatter"),
-        ("out.txt", None),
-    ],
-)
-def test_collectives_of_names(name: str, collective: str | None) -> None:
-    assert collective_of_name(name) == collective
 
 
 @pytest.mark.parametrize(

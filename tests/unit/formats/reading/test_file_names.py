@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the scale in a file's name."""
+"""Tests of the choice, the collective and the scale in a file's name."""
 
 import pytest
 
+from nccltune.formats.reading.collective_names import collective_of_name
 from nccltune.formats.reading.file_names import named_choice, scale_of_name
+from nccltune.model.choice import choice_label
 
 
 @pytest.mark.parametrize(
@@ -30,3 +32,58 @@ def test_a_setting_that_is_named_after_a_choice_is_none(name: str) -> None:
     assert found is not None
     assert not found.is_evidence
     assert not found.likely
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("nt_Tree-LL128.txt", "tree/ll128"),
+        ("tree_ll128", "tree/ll128"),
+        ("ring-simple", "ring/simple"),
+        ("allreduce_ring_ll.out", "ring/ll"),
+        ("NVLSTree-Simple.log", "nvls_tree/simple"),
+        ("nvls_tree_simple.log", "nvls_tree/simple"),
+        ("nvls-simple", "nvls/simple"),
+        ("CollnetDirect_Simple", "collnet_direct/simple"),
+        ("collnet_chain-simple", "collnet_chain/simple"),
+        ("pat_simple.txt", "pat/simple"),
+        ("default.txt", "default"),
+        ("nt_default_2.txt", "default"),
+        ("tree_ll/out.txt", "tree/ll"),
+        ("tree_ll/ring_ll.txt", "ring/ll"),
+        ("defaults.txt", None),
+        ("fattree_ll.txt", None),
+        ("tree_llx.txt", None),
+        ("tree_ll_ring_ll.txt", None),
+        ("out.txt", None),
+        ("allreduce_h200x4_tree_ll_r1.txt", "tree/ll"),
+        ("2026-11-23_16n_ring_simple_8G.log", "ring/simple"),
+        ("algo-tree_proto-ll.txt", "tree/ll"),
+        ("RingSimple.txt", "ring/simple"),
+        ("Tree/LL128.txt", "tree/ll128"),
+        ("tuned.txt", "tuned"),
+    ],
+)
+def test_file_names(name: str, label: str | None) -> None:
+    named = named_choice(name)
+    found = named.choice if named is not None else None
+    assert (choice_label(found) if found is not None else None) == label
+
+
+@pytest.mark.parametrize(
+    ("name", "collective"),
+    [
+        ("all_reduce_perf.txt", "allreduce"),
+        ("AllGather.log", "allgather"),
+        ("reduce-scatter_8.txt", "reducescatter"),
+        ("alltoallv.txt", "alltoallv"),
+        ("alltoall.txt", "alltoall"),
+        ("bcast.txt", "broadcast"),
+        ("sendrecv", "sendrecv"),
+        ("reduce.txt", "reduce"),
+        ("scatter.txt", "scatter"),
+        ("out.txt", None),
+    ],
+)
+def test_collectives_of_names(name: str, collective: str | None) -> None:
+    assert collective_of_name(name) == collective

@@ -2,7 +2,6 @@
 """Parse the outputs of tools and of the kernel. Input is text, output is records.
 
 completions.py    completions with an error, as libmlx5 prints them
-crash.py          the frame of a crash in a backtrace
 copies.py         nvbandwidth, p2pBandwidthLatencyTest
 elf.py            symbol names of an ELF file
 ethtool.py        `ethtool -i` and `-S`

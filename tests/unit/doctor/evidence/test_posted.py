@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people post has its cause, and a sound node has none."""
+
+from pathlib import Path
+
+import pytest
+
+from nccltune.doctor.examine import examine
+from nccltune.doctor.facts.log import LOG_NODES
+from nccltune.doctor.result import RuleVerdict
+from nccltune.doctor.rulebase import rule_base
+from tests.unit.doctor.evidence.node import folder_facts, pasted_facts, put
+from tests.unit.doctor.evidence.texts import ACS, MLXLINK, P2P_BANDWIDTH
+
+LOCKED = "open files (-n) 1048576\nmax locked memory       (kbytes, -l) 64"
+ETHTOOL = """\
+Settings for e1:
+        Supported link modes:   10baseT/Half 10baseT/Full
+                                1000baseT/Full
+        Supported pause frame use: No
+        Advertised link modes:  40000baseCR4/Full
+        Speed: {}
+        Duplex: Full
+        Link detected: {}
+"""
+PERFTEST = """\
+                    Send BW Test
+ Dual-port       : OFF          Device         : mlx5_0
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 65536      5000             92.10              91.98              0.17
+"""
+# What people post, in own words of that shape, with the rule that names its cause.
+SAMPLE = """[CUDA Bandwidth Test] - Starting...
+ Device 0: NVIDIA A100-PCIE-40GB
+ Host to Device Bandwidth, 1 Device(s)
+ PINNED Memory Transfers
+   Transfer Size (Bytes)\tBandwidth(MB/s)
+   33554432\t\t\t6102.4
+"""
+POWER = """GPU 00000000:1C:00.0
+    Product Name                      : Tesla V100-SXM2-32GB
+    Power Readings
+        Power Draw                    : 148.90 W
+        Enforced Power Limit          : 150.00 W
+        Default Power Limit           : 300.00 W
+"""
+POSTED = [
+    (
+        "Failed to find reverse path from remNode 0/41000 nlinks 2 to node 0/61000",
+        "nvlink-p2p-disabled",
+    ),
+    ("w1: Message truncated : received 524288 bytes instead of 65536", "calls-differ"),
+    (
+        "mpirun -np 3 ./all_reduce_perf\n[1723337199.099229] [a:13 :0] tl_shm.c:6 TL_SHM ERROR x",
+        "ucx-error",
+    ),
+    (
+        "[250.266922] nvidia-peermem nv_get:127 ERROR detected invalid context",
+        "driver-kernel-lines",
+    ),
+    ("ibrc.cpp:420: non-zero status: 22 ibv_modify_qp failed.", "roce-qp-error"),
+    ("[  +0.000316] pcieport 0000:00:03.0: AER: Corrected error received: 0:3", "pcie-corrected"),
+    (
+        "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152:\nCUDA error 401 'x'",
+        "nvls-setup",
+    ),
+    ("NET/OFI Couldn't enable endpoint. RC: -12, ERROR: Cannot allocate memory", "rdma-memory"),
+    (
+        "Unable to write to EQ: x. err: Unknown error -12 (-12) prov_errno: 1 prov/efa/src/rxr.h:9",
+        "rdma-memory",
+    ),
+    ("$ fi_info -p efa\nfi_getinfo: -61 (No data available)", "ofi-no-provider"),
+    (
+        "[Thu Oct 10 03:06:53 2024] main[25]: segfault at 7f79 ip 7f7c error 4 in libnccl.so.2[7f]",
+        "library-crashed",
+    ),
+    (
+        "[Jul 23 2024 07:53:55] [ERROR] [tid 841] detected NVSwitch fatal error 20034 on fid 0",
+        "xid-fault",
+    ),
+    ("h:1:2 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to lo", "bootstrap-interface"),
+    ("Error: rank 27 and rank 19 both on CUDA device 53000", "gpu-ordinal"),
+    ("Original reason for aborting was: Timeout at NCCL sequence 42", "collective-timeout"),
+    ("ibv_create_cq(cqe=64) failed: Cannot allocate memory", "rdma-memory"),
+    (f"ibv_create_cq(cqe=64) failed: Cannot allocate memory\nulimit -a\n{LOCKED}", "memlock"),
+    (ETHTOOL.format("100Mb/s", "yes"), "nic-link"),
+    (
+        f"{ETHTOOL.format('1000Mb/s', 'yes')}# ethtool e2\n{ETHTOOL.format('Unknown!', 'no')}",
+        "nic-link",
+    ),
+    ("3: e1: <NO-CARRIER,BROADCAST,UP> mtu 1500 qdisc mq state DOWN mode DEFAULT", "nic-link"),
+    (f"root@a:~# mlxlink -d mlx5_1\n\n{MLXLINK}", "port-down"),
+    (f"$ sudo mlxlink -d 0000:ca:00.0 -c -m\n{MLXLINK}", "port-down"),
+    (MLXLINK.partition("Width")[0], "port-down"),
+    ("$ cat /sys/kernel/iommu_groups/*/type | sort | uniq -c\n     95 DMA-FQ", "iommu-translates"),
+    ("# cat /sys/kernel/iommu_groups/*/type\nDMA\nDMA-FQ\nDMA-FQ", "iommu-translates"),
+    ("     12 DMA-FQ", "iommu-translates"),
+    (
+        "[    0.100000] DMAR: IOMMU enabled\n[    1.100000] iommu: Default domain type: Translated",
+        "iommu-translates",
+    ),
+    ("[Nov28 18:40] NVRM: Xid (PCI:0000:4e:00): 79, GPU has fallen off the bus.", "gpu-lost"),
+    (
+        "[Mar 3 10:15] mlx5_core 0000:5e:00.0: Port module event[error]: module 0, Cable error",
+        "nic-kernel-errors",
+    ),
+    ("DEV PORT INDEX GID IPv4 VER DEV\n--- ---- -----\nn_gids_found=0", "gids-none"),
+    (PERFTEST, "rdma-measured"),
+    (P2P_BANDWIDTH, "copies-measured"),
+    ("$ df -h | grep shm\nshm   64M   1.2M  63M   2% /dev/shm", "shm-small"),
+    ("tmpfs    65536   0  65536   0% /dev/shm", "shm-small"),
+    ("Device=0 CANNOT Access Peer Device=1\n" + P2P_BANDWIDTH, "p2p-not-ok"),
+    (SAMPLE, "copies-slow"),
+    (
+        "$ nvidia-smi topo -p2p n\n GPU0 GPU1\n GPU0 X NS\n GPU1 NS X\n\nLegend:\n  X = Self\n"
+        "$ nvidia-smi topo -p2p w\n GPU0 GPU1\n GPU0 X CNS\n GPU1 CNS X",
+        "p2p-not-ok",
+    ),
+    (
+        "$ env | grep NCCL\nNCCL_IB_GID_INDEX=2\n$ show_gids\nDEV PORT INDEX GID IPv4 VER DEV\n"
+        "m 1 2 0000:0000:0000:0000:0000:ffff:c0a8:0a02 10.0.0.2 v1 e1\n"
+        "m 1 3 0000:0000:0000:0000:0000:ffff:c0a8:0a02 10.0.0.2 v2 e1",
+        "gid-v1",
+    ),
+    ("cuMemAlloc() of a 64 bytes GPU buffer\nCouldn't allocate MR", "gpu-memory-not-registered"),
+    ('DCGM_FI_DEV_XID_ERRORS{gpu="3",Hostname="n7"} 79', "health-check-failed"),
+    ("a:~# ip link\n4: e1: <UP> mtu 9000 state UP\nb:~# ip link\n4: e1: <UP> mtu 1500 state UP",
+     "mtu-two-in-a-text"),
+    (ACS.format("-"), "acs-validates"),
+    (POWER, "gpu-power-limited"),
+    (POWER.replace("Power Readings", "GPU Power Readings").replace("Enforced", "Current"),
+     "gpu-power-limited"),
+    ("Node #0 - 10.0.0.1 - READY - Version: 570.1\n"
+     "$ ls -l /dev/nvidia-caps-imex-channels\nls: cannot access "
+     "'/dev/nvidia-caps-imex-channels/': No such file or directory", "imex-channel"),
+    ("available: 2 nodes (0-1)\nnode 0 cpus: 0 1\nnode 0 size: 0 MB\nnode 1 cpus: 2 3\n"
+     "node 1 size: 64307 MB", "numa-without-memory"),
+    (f"$ ulimit -a\n{LOCKED}", "memlock-limited"),
+    (f"CA 'mlx5_0'\n\tPort 1:\n\t\tState: Active\n$ ulimit -a\n{LOCKED}", "memlock"),
+]  # fmt: skip
+DEVICES = "# Using devices\n#   Rank  0 Pid  7 on  a device  0 [0x03] A100\n"
+POSTED += [
+    ("it shows: `INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'`", "gdr-disabled"),
+    (
+        "$ nvidia-smi --query-gpu=index,gpu_recovery_action --format=csv,noheader\n"
+        "0, None\n1, Reset   <= unusable",
+        "gpu-recovery-action",
+    ),
+    ("GPU 00000000:4E:00.0\n    GPU Recovery Action               : Reboot", "gpu-recovery-action"),
+    (f"{DEVICES}#   Rank  1 Pid  8 on  a device  1 [0x04] A100\n", "test-without-rows"),
+    (PERFTEST.replace("#iterations", "iterations"), "rdma-measured"),
+    (P2P_BANDWIDTH[P2P_BANDWIDTH.index("Bidirectional") :], "copies-measured"),
+]
+HARMLESS = [
+    (f"{DEVICES}#   Rank  1 Pid  8 on  a device  1", "test-without-rows"),
+    (
+        "$ nvidia-smi --query-gpu=index,gpu_recovery_action --format=csv\n"
+        "index, gpu_recovery_action\n0, None",
+        "gpu-recovery-action",
+    ),
+    ("shm      1.0G  883M  142M  87% /dev/shm", "shm-small"),
+    (f"$ ulimit -a\n{LOCKED}", "memlock"),
+    ("[    1.100000] iommu: Default domain type: Translated", "iommu-translates"),
+    (f"CA 'mlx5_0'\n\tPort 1:\n\t\tState: Active\n\t\tRate: 100\n{PERFTEST}", "rdma-measured"),
+    (ETHTOOL.format("1000Mb/s", "yes"), "nic-link"),
+    (SAMPLE.replace("6102.4", "24102.4"), "copies-slow"),
+    (
+        "$ nvidia-smi topo -p2p n\n GPU0 GPU1\n GPU0 X NS\n GPU1 NS X\n\nLegend:\n  X = Self\n"
+        "$ nvidia-smi topo -p2p r\n GPU0 GPU1\n GPU0 X OK\n GPU1 OK X",
+        "p2p-not-ok",
+    ),
+    ('DCGM_FI_DEV_XID_ERRORS{gpu="3",Hostname="n7"} 0', "health-check-failed"),
+    ('DCGM_FI_DEV_XID_ERRORS{gpu="3",Hostname="n7"} 31', "health-check-failed"),
+    ("4: e1: <UP> mtu 9000 state UP\n4: e1: <UP> mtu 9000 state UP", "mtu-two-in-a-text"),
+    (SAMPLE.replace("PINNED", "PAGEABLE"), "copies-slow"),
+    (POWER.replace("150.00", "300.00"), "gpu-power-limited"),
+    (
+        "Node #0 - 10.0.0.1 - READY - Version: 570.1\n$ ls -l /dev/nvidia-caps-imex-channels\n"
+        "crw-rw-rw- 1 root root 234, 0 May 12 19:06 channel0",
+        "imex-channel",
+    ),
+    ("4: docker0: <NO-CARRIER,BROADCAST,UP> mtu 1500 qdisc x state DOWN", "nic-link"),
+    (f"$ mlxlink -d mlx5_1\n{MLXLINK.replace('Polling', 'Active')}", "port-down"),
+    ("$ cat /sys/kernel/iommu_groups/*/type | sort | uniq -c\n  95 identity", "iommu-translates"),
+    ("$ cat /sys/kernel/iommu_groups/*/type | uniq -c\n  9 identity\n  3 DMA", "iommu-translates"),
+]
+
+
+@pytest.mark.parametrize(("text", "rule"), POSTED)
+def test_what_people_post_has_its_cause(text: str, rule: str, tmp_path: Path) -> None:
+    put(tmp_path, "n1/paste.txt", f"{text}\n")
+    (facts,) = folder_facts(tmp_path)
+    judged = examine({"n1": facts}, rule_base(), "x")
+    assert rule in {one.rule for one in judged.of(RuleVerdict.FINDING)}
+
+
+@pytest.mark.parametrize(("text", "rule"), HARMLESS)
+def test_what_people_post_of_a_sound_node_is_no_cause(text: str, rule: str, tmp_path: Path) -> None:
+    put(tmp_path, "n1/paste.txt", f"{text}\n")
+    (facts,) = folder_facts(tmp_path)
+    assert len(facts) > 0
+    judged = examine({"n1": facts}, rule_base(), "x")
+    assert rule not in {one.rule for one in judged.of(RuleVerdict.FINDING)}
+
+
+def _log(*messages: str) -> str:
+    return "".join(f"h1:1:2 [0] {message}\n" for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "said"),
+    [
+        *(
+            (
+                _log(
+                    f"NCCL INFO NCCL_SOCKET_IFNAME set by environment to {value}",
+                    "bootstrap.cc:9 NCCL WARN Bootstrap : no socket interface found",
+                ),
+                "no-interface",
+                f"NCCL_SOCKET_IFNAME={value} is {said}",
+            )
+            for value, said in (
+                ("10.1.2.3", "an address"),
+                ("^lo,eth", "a list of what to leave out"),
+                ("=eth9", "exact names"),
+                ("eth9", "beginnings of names"),
+            )
+        ),
+        (
+            _log("init:2 NCCL WARN NET/OFI aws-ofi-nccl initialization failed",
+                 "NCCL INFO Using network Socket"),
+            "sockets-between-nodes",
+            "The network plugin did not start",
+        ),
+        (
+            _log("NCCL INFO Using network FastSocket"),
+            "sockets-between-nodes",
+            "Google FastSocket is TCP",
+        ),
+        (
+            _log("NCCL INFO Using network Socket"),
+            "sockets-between-nodes",
+            "NCCL_IB_DISABLE=1, NCCL_NET=Socket, or",
+        ),
+    ],
+)  # fmt: skip
+def test_a_remedy_names_what_the_log_shows(text: str, rule: str, said: str, tmp_path: Path) -> None:
+    facts = pasted_facts(tmp_path, "run.log", text)
+    judged = {one.rule: one for one in examine({"n1": facts}, rule_base(), "x").rules}
+    assert judged[rule].remedy.startswith(said)
+
+
+def test_findings_that_name_no_cause_come_after_one_that_does(tmp_path: Path) -> None:
+    text = "EngineCore failed to start.\nRuntimeError: [gloo/x.cc:8] Gloo connectFullMesh failed\n"
+    facts = pasted_facts(tmp_path, "run.out", text)
+    found = examine({"n1": facts}, rule_base(), "x").of(RuleVerdict.FINDING)
+    assert [one.rule for one in found] == ["gloo-failed", "process-died"]
+
+
+def test_hosts_of_a_communicator_are_its_nodes(tmp_path: Path) -> None:
+    text = "".join(
+        f"h{rank}:{rank}:9 [0] NCCL INFO ncclCommInitRank comm 0xa rank {rank} nranks 2 cudaDev 0 "
+        "nvmlDev 0 busId 1000 commId 0xb - Init COMPLETE\n"
+        for rank in range(2)
+    )
+    assert pasted_facts(tmp_path, "run.log", text).value(LOG_NODES) == 2
