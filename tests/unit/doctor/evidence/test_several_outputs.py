@@ -12,7 +12,7 @@ from nccltune.doctor.examine import examine
 from nccltune.doctor.facts import Facts
 from nccltune.doctor.result import RuleVerdict
 from nccltune.doctor.rulebase import rule_base
-from tests.unit.doctor.evidence import test_dcgm, test_pasted, texts
+from tests.unit.doctor.evidence import test_dcgm, texts
 from tests.unit.doctor.evidence.node import folder_facts, put
 from tests.unit.doctor.evidence.test_files_of_people import TEST
 
@@ -34,7 +34,7 @@ OUTPUTS = {
         )
     },
     "TEST": TEST,
-    "PEERS": test_pasted.P2P,
+    "PEERS": texts.P2P_BANDWIDTH,
     "DCGM": test_dcgm.DCGM,
     "DIAG": test_dcgm.DIAG,
     "NHC": NHC,
