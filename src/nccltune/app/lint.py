@@ -27,7 +27,6 @@ from nccltune.launch_lint.directives import never_started, unread_directives
 from nccltune.launch_lint.dockerfile import judge_dockerfile
 from nccltune.launch_lint.finding import LaunchFinding, note
 from nccltune.launch_lint.makefile import lost_exports
-from nccltune.launch_lint.nic_by_rank import nics_by_rank
 from nccltune.launch_lint.options import (
     AZUREML,
     HYDRA,
@@ -39,7 +38,7 @@ from nccltune.launch_lint.options import (
     TRAINERS,
 )
 from nccltune.launch_lint.pasted import unnumbered
-from nccltune.launch_lint.peers import judge_cluster, judge_peers
+from nccltune.launch_lint.peers import judge_cluster, judge_peers, nics_by_rank
 from nccltune.launch_lint.read import NothingToCheckError, starts_something
 from nccltune.launch_lint.source import FoundCommand
 from nccltune.launch_lint.stated import (

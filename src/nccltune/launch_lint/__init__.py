@@ -24,7 +24,7 @@ placed.py      predict the number of processes on each host
 scheduled.py   predict the processes of Flux, jsrun, aprun and Cray PALS
 stated.py      settings that a text states, with or without a command
 training.py    predict the processes of torchrun, deepspeed, accelerate, vLLM and SGLang
-peers.py       compare the commands that a text shows for the nodes of one job
+peers.py       what a text gives the nodes of one job, and a script the ranks of a node
 makefile.py    recipes of make
 dockerfile.py  the command that a container of a Dockerfile starts
 nested.py      scripts and commands inside a command
@@ -32,7 +32,6 @@ manifest.py    commands in Kubernetes manifests
 pods.py        pods of a manifest without the GPUs or memory that they need
 misplaced.py   launcher options after the program
 variables.py   values of the variables that NCCL reads
-nic_by_rank.py scripts that give each rank of a node another NIC
 check.py       run every rule, for every launcher that the command may be for
 rules/         the rules
 finding.py     a finding and its edits

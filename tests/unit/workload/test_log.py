@@ -1,10 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls in NCCL's log."""
+"""NCCL's log of calls, and execution traces of PyTorch."""
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from nccltune.workload.call import CommGroup
-from tests.unit.workload.recordings import LOG_START, log_call, only, read, reasons, sizes
+from tests.unit.workload.recordings import (
+    LOG_START,
+    execution_trace,
+    log_call,
+    only,
+    read,
+    reasons,
+    sizes,
+)
 
 
 def test_sizes_are_those_of_the_tuner(tmp_path: Path) -> None:
@@ -43,3 +54,27 @@ def test_a_line_that_is_cut_off_is_counted(tmp_path: Path) -> None:
     found = read(tmp_path / "log", log_call("AllReduce", 1) + cut)
     assert only(found).calls == 1
     assert "is not as NCCL 2.18 to 2.32 writes it (1)" in reasons(found)
+
+
+def _call(name: str, **more: Any) -> dict[str, Any]:
+    values = {"collective_name": name, "dtype": "Long", "pg_name": "0", "pg_desc": "dp"}
+    return values | {"in_msg_nelems": 10, "out_msg_nelems": 10, **more}
+
+
+@pytest.mark.parametrize("size", [4, None])
+def test_calls_and_ranks(tmp_path: Path, size: int | None) -> None:
+    text = execution_trace(_call("broadcast"), _call("wait"), _call("init"), size=size)
+    found = read(tmp_path / "et.json", text)
+    row = only(found)
+    assert (row.bytes, row.calls, row.timed) == (80, 1, 0)
+    assert found.groups == [CommGroup("dp", 4)]
+    assert not found.unread
+
+
+def test_nodes_without_sizes_are_counted(tmp_path: Path) -> None:
+    bare = {"rf_id": 19}
+    text = execution_trace(_call("broadcast"), _call("allreduce", in_msg_nelems="many"), {}, bare)
+    found = read(tmp_path / "et.json", text)
+    assert only(found).calls == 1
+    assert "all-reduce without its numbers of elements (1)" in reasons(found)
+    assert "without their attributes, as PyTorch wrote them before 2.2 (2)" in reasons(found)

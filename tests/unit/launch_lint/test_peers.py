@@ -3,7 +3,7 @@
 
 import pytest
 
-from nccltune.launch_lint.nic_by_rank import nics_by_rank
+from nccltune.launch_lint.peers import nics_by_rank
 
 _CASE = """APP="$@"
 let place=$OMPI_COMM_WORLD_LOCAL_RANK%4
