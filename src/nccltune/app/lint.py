@@ -222,7 +222,7 @@ def recognise(path: Path) -> LintKind:
         return _recognise_folder(path)
     text = _text_of(path)
     is_xml = text.lstrip("\ufeff \t\r\n").startswith("<") and _PAGE.search(text) is None
-    if is_xml or looks_like_matrix(text):
+    if is_xml or looks_like_matrix("\n".join(text.splitlines()[:50])):
         return LintKind.TOPOLOGY
     is_compose = bool(compose.services_in(text)[0])
     if manifest.is_manifest(text) or is_compose or output.is_output(text):
@@ -246,6 +246,8 @@ def recognise(path: Path) -> LintKind:
         return LintKind.CONFIGURATION
     if is_script:
         return LintKind.LAUNCH
+    if looks_like_matrix(text) and not stated_settings(text):
+        return LintKind.TOPOLOGY
     # Reading a text that only names a launcher raises the reason why no command was found.
     is_launch = _NAMES_LAUNCH.search(text) or stated_settings(text) or is_configuration(text)
     if is_launch or any(judge_boxes(text)):

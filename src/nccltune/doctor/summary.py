@@ -18,7 +18,7 @@ _AREAS = (
     ("logs", ("log.", "failures", "ras.", "nccl.")),
     ("tests", ("tests",)),
     ("settings", ("settings", "plugins")),
-    ("GPUs", ("gpu", "imex.")),
+    ("GPUs", ("gpu", "log.gpu_names", "imex.")),
     ("NICs", ("hca", "nic", "gids", "rdma.")),
     ("PCIe", ("pci.", "topo.", "graph.", "vm_host.")),
     ("the kernel's log", ("kernel.log", "kernel.failures")),
@@ -92,7 +92,10 @@ def judged_areas(examined: Examination) -> tuple[list[str], list[str]]:
 
 
 def _area(fact: str) -> str | None:
-    return next((name for name, starts in _AREAS if fact.startswith(starts)), None)
+    fitting = [
+        (len(one), name) for name, starts in _AREAS for one in starts if fact.startswith(one)
+    ]
+    return max(fitting)[1] if fitting else None
 
 
 def deciding_words(examined: Examination) -> str:

@@ -93,9 +93,13 @@ class Pci(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A NUMA node, which is a root of the tree. `nets` are NICs that are not PCI devices."""
+    """A NUMA node, which is a root of the tree. `nets` are NICs that are not PCI devices.
+
+    `is_guess`: no number of a NUMA node was told, or another one has it: `numa` is made up.
+    """
 
     numa: int | None = None
+    is_guess: bool = False
     affinity: str | None = None
     arch: str | None = None
     vendor: str | None = None

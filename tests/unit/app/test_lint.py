@@ -46,6 +46,7 @@ def written(folder: Path, name: str, text: str | bytes) -> Path:
         ((FOLDER / "dgx.xml").read_text().encode("utf-16"), LintKind.TOPOLOGY),
         ("<system>\n<cpu", LintKind.TOPOLOGY),
         (MATRIX, LintKind.TOPOLOGY),
+        ("Flags: fpu vme de pse\n" * 99 + MATRIX, LintKind.TOPOLOGY),
         (MANIFEST, LintKind.LAUNCH),
         (OUTPUT, LintKind.LAUNCH),
         (SCRIPT, LintKind.LAUNCH),

@@ -237,6 +237,13 @@ def test_a_matrix_alone_is_no_base_for_a_figure(nodes: str, words: str, cli: Cli
     assert "NCCL_TOPO_DUMP_FILE" in err
 
 
+def test_a_text_that_names_its_gpus_is_a_base_within_a_node(tmp_path: Path, cli: Cli) -> None:
+    file = tmp_path / "env.txt"
+    listed = "".join(f"GPU {at}: NVIDIA H100 80GB HBM3 (UUID: GPU-{at}0f)\n" for at in range(8))
+    file.write_text("Flags: fpu vme de pse\n" * 9999 + listed + MATRIX.read_text())
+    assert now(cli, file, "--nodes", "1")["busbw_gb_per_s"] == pytest.approx(490.6, abs=0.1)
+
+
 @pytest.mark.parametrize(
     ("gpu", "gb_per_s"), [("NVIDIA H100 80GB HBM3", 490.6), ("NVIDIA B200", 852.6), (None, None)]
 )

@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.unit.runs import Cli
 from tests.unit.topology.samples import FOLDER, MATRIX, P4D, skeleton_xml
 
@@ -133,3 +135,14 @@ def test_a_file_without_gpus_lists_devices_and_switches(cli: Cli) -> None:
     assert "device 0000:4f:00.0" in out
     assert "switch 0000:45:00.0" in out
     assert "switch 0000:4f:00.0" not in out
+
+
+@pytest.mark.parametrize(("nodes", "ending"), [("01", " · 2 CPUs"), ("00", " · 1 CPU"), ("  ", "")])
+def test_the_headline_counts_numa_nodes_that_the_matrix_names(
+    nodes: str, ending: str, tmp_path: Path, cli: Cli
+) -> None:
+    rows = ["GPU0\tX\tSYS\t0-7\t" + nodes[0], "GPU1\tSYS\tX\t8-15\t" + nodes[1]]
+    file = tmp_path / "topo.txt"
+    file.write_text("\n".join(["\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity", *rows]))
+    line = cli("topo", "show", file).out.splitlines()[0]
+    assert line == f"2 GPUs · no NVLink · 0 NIC ports{ending}"

@@ -81,6 +81,12 @@ def test_one_line_reports_that_nothing_was_found_or_checked() -> None:
     assert line_words(nothing) == "nothing could be checked"
 
 
+def test_names_of_gpus_are_no_log() -> None:
+    names = {"log.gpu_names": ["NVIDIA RTX A6000"]}
+    words = verdict_words(examine({"a": facts_of("a", names)}, rule_base(), ""))
+    assert words.startswith("nothing found in GPUs; nothing known of logs, ")
+
+
 def test_the_verdict_states_how_few_lines_were_read() -> None:
     found = {"failures": [], "log.text_lines": 2, "log.lines": [{"text": "x", "count": 1}]}
     few = verdict_words(examine({"a": facts_of("a", found)}, rule_base(), ""))

@@ -73,10 +73,11 @@ def layout(graph: LinkGraph) -> TreeLayout:
     return TreeLayout(trees, tuple(across))
 
 
-def headline(graph: LinkGraph, *, detected: bool = False) -> str:
+def headline(graph: LinkGraph, *, detected: bool = False, guesses: int = 0) -> str:
     """Return a summary: `8 GPUs (sm90) · NVLink through NVSwitches · 8 NIC ports · 2 CPUs`.
 
-    `detected`: NCCL detects NVLink, so a graph without it means nothing.
+    `detected`: NCCL detects NVLink, so a graph without it means nothing. `guesses` of the CPUs may
+    be no other NUMA nodes than the rest.
     """
     kinds = Counter(vertex.kind for vertex in graph.vertices)
     sms = sorted({v.sm for v in graph.vertices if v.kind is NodeKind.GPU and v.sm is not None})
@@ -94,7 +95,8 @@ def headline(graph: LinkGraph, *, detected: bool = False) -> str:
     elif kinds[NodeKind.GPU] > 1:
         parts.append("NVLink left to detection" if detected else "no NVLink")
     parts.append(count(kinds[NodeKind.NET], "NIC port"))
-    parts.append(count(kinds[NodeKind.CPU], "CPU"))
+    if (cpus := kinds[NodeKind.CPU] - guesses) > 0:
+        parts.append(count(cpus, "CPU"))
     return " · ".join(parts)
 
 
@@ -127,7 +129,11 @@ def show(out: Console, shown: ShownTopology) -> None:
     """Print the headline, the tree, the other links and the paths."""
     topology, graph, ways = shown.whole, shown.graph, shown.paths
     trees, across = layout(graph)
-    title = headline(graph, detected=nvlink_is_unknown(topology))
+    title = headline(
+        graph,
+        detected=nvlink_is_unknown(topology),
+        guesses=sum(cpu.is_guess for cpu in topology.cpus),
+    )
     out.print(title, style="bold", soft_wrap=True)
     for words in _left_open(topology, graph):
         hanging(out, ("note  ", "dim"), 6, words)

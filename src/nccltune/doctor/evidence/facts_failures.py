@@ -84,7 +84,7 @@ def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
         lines = sum(len(raw.data.splitlines()) for raw in logs)
         facts.add(TEXT_LINES, lines, logs[0].place())
     # A table alone says nothing of a failure of a job.
-    if records or any(raw.name not in _TABLES for raw in raws.values()):
+    if records or logs:
         facts.add(FAILURES, records, next(iter(raws.values())).place() if raws else _TOOL)
     _kernel(facts, kernel)
     if "gpus" not in facts and any((one.text or "").startswith(_NO_DEVICES) for one in records):

@@ -33,6 +33,11 @@ _PORT = re.compile(
     r"|Rate:\s+(?P<rate>\d{1,4})\b)",
     re.IGNORECASE,
 )
+_HEAD = 50
+_LISTED = re.compile(
+    r"^.*\bGPU models and configuration:\s*((?:GPU \d{1,4}: .*\n?)+)", re.MULTILINE
+)
+_NAMED = re.compile(r"^ *GPU \d{1,4}: (.*?) *(?:\(UUID: .*)?$", re.MULTILINE)
 _TRAILING = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 PCI_MATRIX = re.compile(r"\btopo +(?:-\w+ +)*(?:-mp|--matrix_pci)\b")
 PCI_ONLY = "nvidia-smi topo -mp shows PCIe alone: whether NVLink joins the GPUs is not known"
@@ -60,7 +65,7 @@ class SmiMatrix(msgspec.Struct, frozen=True, kw_only=True):
     """A matrix. `cells[i][j]` is the connection of device i to device j (`X`, `NV18`, `PIX`).
 
     `notes` names cells that were run together in the text. `pci_only`: `topo -mp`'s, whose cells
-    of GPUs show no NVLink. `rates` are in Gbit/s, by name of NIC.
+    of GPUs show no NVLink. `rates` are in Gbit/s, by name of NIC. `gpu` is the name of all GPUs.
     """
 
     source: str
@@ -69,6 +74,7 @@ class SmiMatrix(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     pci_only: bool = False
     rates: dict[str, int] = {}
+    gpu: str | None = None
 
 
 class MatrixRow(NamedTuple):
@@ -140,6 +146,7 @@ def read_matrix(data: bytes, source: str) -> SmiMatrix:
         notes=tuple(notes),
         pci_only=pci_only,
         rates=nic_rates(lines),
+        gpu=_gpu_name(lines),
     )
 
 
@@ -184,10 +191,22 @@ def nic_rates(lines: Iterable[str]) -> dict[str, int]:
     return {name: min(rates) for name, rates in found.items() if len(rates) == 1}
 
 
+def _gpu_name(lines: Iterable[str]) -> str | None:
+    """Return the name that `nvidia-smi -L` or PyTorch's `collect_env` gives to all GPUs, if one."""
+    listed = [line for line in lines if "(UUID: GPU-" in line]
+    listed += _LISTED.findall("\n".join(lines))
+    names = set(_NAMED.findall("\n".join(listed)))
+    return names.pop() if len(names) == 1 else None
+
+
 def looks_like_matrix(text: str) -> bool:
-    """Return whether a text may have a matrix: one of its first 50 lines begins with GPU0."""
-    lines = plain_lines("\n".join(text.splitlines()[:50]))
-    return any(line.split()[:1] == ["GPU0"] for line in lines)
+    """Return whether a text may have a matrix: one of its first 50 lines begins with GPU0, or any
+    line is a row of GPU0."""
+    rows = (line.split(None, 2) for line in plain_lines(text))
+    return any(
+        row[:1] == ["GPU0"] and (at < _HEAD or any(map(_is_cell, row[1:2])))
+        for at, row in enumerate(rows)
+    )
 
 
 def _lines(data: bytes, source: str) -> list[str]:
@@ -353,12 +372,13 @@ class _Tree:
     def topology(self) -> Topology:
         everyone = list(range(len(self.matrix.devices)))
         cpus = []
+        named = {device.numa for device in self.matrix.devices}
         taken: set[int] = set()
         for place, members in enumerate(self.groups(everyone, _DISTANCES["NODE"])):
             devices = [self.matrix.devices[member] for member in members]
             told = next((device.numa for device in devices if device.numa is not None), None)
             numa = told if told is not None and told not in taken else place
-            while numa in taken:
+            while numa in taken or (numa != told and numa in named):
                 numa += 1
             taken.add(numa)
             text = next((one.cpu_affinity for one in devices if one.cpu_affinity), None)
@@ -366,6 +386,7 @@ class _Tree:
             cpus.append(
                 Cpu(
                     numa=numa,
+                    is_guess=numa != told,
                     affinity=mask_of(listed) if listed else None,
                     devices=tuple(self.under_cpu(members)),
                 )

@@ -11,6 +11,7 @@ from nccltune.formats.topology.xml_tree import MAX_BYTES, blank_comments, cut_ou
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Topology
 from nccltune.study.files import TOPOLOGY_FILES
+from nccltune.topology.hardware.classify import with_named_gpus
 
 _HEAD = 1 << 16
 _HOW = "NCCL writes one: NCCL_TOPO_DUMP_FILE=topo.xml; or nvidia-smi topo -m > topo.txt"
@@ -35,8 +36,10 @@ def load(data: bytes, source: str) -> Topology | Graphs:
             where=source,
             hint="RCCL writes the whole machine: NCCL_TOPO_DUMP_FILE=topo.xml",
         )
-    if looks_like_matrix(head):
-        return smi_topology(read_matrix(data, source))
+    is_xml = head.lstrip("\ufeff \t\r\n").startswith("<")
+    if looks_like_matrix(head if is_xml else data.decode("utf-8", errors="replace")):
+        matrix = read_matrix(data, source)
+        return with_named_gpus(smi_topology(matrix), matrix.gpu)
     if "<" not in head and not re.search(r"[\x00-\x08\x0e-\x1a\ufffd]", head):
         what = "is neither XML nor the matrix of nvidia-smi topo -m"
         raise InputError("is empty" if not head.strip() else what, where=source, hint=_HOW)

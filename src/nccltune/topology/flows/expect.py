@@ -326,8 +326,8 @@ def _check_known(topology: Topology, found: Ceiling) -> None:
         why = f"does not show what {link.name} carries ({link.how})"
     elif link.kind is LinkKind.NVLINK:
         why = (
-            "does not name the GPUs: an NVLink carries another rate in each generation (of "
-            "Blackwell twice that of Hopper), and nvidia-smi topo -m shows all alike"
+            "names no one GPU model that is known here: an NVLink carries another rate in each "
+            "generation (of Blackwell twice that of Hopper), and nvidia-smi topo -m shows all alike"
         )
     else:
         why = f"shows no PCIe speeds, as of {link.name}, and no figure can rest on them"

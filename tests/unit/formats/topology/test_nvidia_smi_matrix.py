@@ -85,6 +85,46 @@ def test_a_table() -> None:
     assert not looks_like_matrix("<system/>")
 
 
+def test_a_matrix_far_down_a_text_is_seen() -> None:
+    above = "Flags: fpu vme de pse\n" * 200_000
+    assert looks_like_matrix(above + SWITCHES)
+    assert not looks_like_matrix(above + "GPU0 is slow\n")
+
+
+_LIST = "".join(f"GPU {at}: NVIDIA H100 80GB HBM3 (UUID: GPU-{at}0f)\n" for at in range(3))
+_COLLECTED = "GPU models and configuration: \nGPU 0: NVIDIA A800-SXM4-80GB\n"
+
+
+@pytest.mark.parametrize(
+    ("above", "name"),
+    [
+        (_LIST, "NVIDIA H100 80GB HBM3"),
+        (_LIST + "GPU 3: NVIDIA L40S (UUID: GPU-30f)\n", None),
+        (_COLLECTED, "NVIDIA A800-SXM4-80GB"),
+        (
+            _COLLECTED + "GPU 1: NVIDIA A800-SXM4-80GB\n\nNvidia driver: 550",
+            "NVIDIA A800-SXM4-80GB",
+        ),
+        (_COLLECTED.replace("\n", "") + "\n", "NVIDIA A800-SXM4-80GB"),
+        (_COLLECTED + _LIST, None),
+        ("GPU 0: NVIDIA H100 fell off the bus\n", None),
+        ("", None),
+    ],
+)
+def test_the_text_names_the_gpus(above: str, name: str | None) -> None:
+    assert read_matrix((above + "\n" + SWITCHES).encode(), "t").gpu == name
+
+
+def test_gpus_of_one_numa_node_far_apart_are_no_more_nodes() -> None:
+    rows = [f"GPU{one}\t" + "\t".join("X" if one == at else "SYS" for at in range(4))
+            + f"\t0-7\t{one // 2}" for one in range(4)]  # fmt: skip
+    header = "\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity"
+    cpus = matrix("\n".join([header, *rows])).cpus
+    assert [cpu.is_guess for cpu in cpus] == [False, True, False, True]
+    assert [cpu.numa for cpu in cpus if not cpu.is_guess] == [0, 1]
+    assert len({cpu.numa for cpu in cpus}) == 4
+
+
 def test_a_tree() -> None:
     topology = matrix(SWITCHES)
     assert topology.dialect is Dialect.SMI
