@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from nccltune.analyze.default_runs import is_before
 from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label, rest_of
 from nccltune.model.finding import Finding, FindingKind
@@ -135,7 +136,7 @@ class Comparison(NamedTuple):
 def comparisons(analysis: Analysis) -> list[Comparison]:
     """Return what was compared for each collective, scale and kind of buffer."""
     kinds = {(item.collective, item.scale, item.kind) for item in analysis.findings}
-    found = []
+    found, nccl = [], analysis.platform.nccl_version
     groups = _groups(analysis.conditions)
     for items in groups:
         condition = items[0].condition.for_tuner
@@ -145,6 +146,8 @@ def comparisons(analysis: Analysis) -> list[Comparison]:
         missing = _missing(items, result, groups)
         if missing and (*what, FindingKind.WRONG_RESULTS) in kinds:
             missing = "results were wrong, so no rule can be found"
+        elif missing.startswith("only the default") and is_before(nccl):
+            missing = f"NCCL {nccl} takes no forced choice (NCCL_ALGO came with 2.5)"
         text = missing if missing.startswith("no whole") else f"with nothing: {missing}"
         text = _beside(items, groups) or (text if missing else _text(items, result, claim))
         found.append(Comparison(condition.title, text, missing, result, items))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from nccltune.analyze.result import Condition, ConditionAnalysis, CurvePoint
 from nccltune.model.choice import DEFAULT
+from nccltune.model.platform import Platform
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
 
@@ -122,15 +123,23 @@ _LOGGED_SINCE = (2, 20)
 """The first release whose log names the choice of each call."""
 
 
-def ran_text(item: ConditionAnalysis, nccl: str | None = None) -> str | None:
+def is_before(nccl: str | None, release: tuple[int, int] = (2, 5)) -> bool:
+    """Return whether NCCL is known to be older than `release`, by default that of NCCL_ALGO."""
+    numbers = re.findall(r"\d+", nccl or "")[:2]
+    return len(numbers) == 2 and tuple(map(int, numbers)) < release
+
+
+def ran_text(item: ConditionAnalysis, platform: Platform | None = None) -> str | None:
     """Return what NCCL ran as its default, if known: `ran ring/ll to 64 KiB, ring/simple above`."""
     default = item.curve(DEFAULT)
     if default is None:
         return None
     if not any(point.ran for point in default.points):
+        nccl, settings = (platform.nccl_version, platform.settings) if platform else (None, {})
+        if is_before(nccl) and settings.get("NCCL_TREE_THRESHOLD") == "0":
+            return "ring, not chosen by NCCL: NCCL_TREE_THRESHOLD=0 rules out trees"
         unknown = "what it ran is unknown: no line of NCCL's log states it"
-        numbers = re.findall(r"\d+", nccl or "")[:2]
-        if len(numbers) == 2 and tuple(map(int, numbers)) < _LOGGED_SINCE:
+        if is_before(nccl, _LOGGED_SINCE):
             return f"{unknown}, and NCCL before 2.20 logs no such line"
         return f"{unknown} (NCCL 2.20 and later log it with {_LOGS})"
     runs = [(label, list(points)) for label, points in groupby(default.points, ran_label)]

@@ -401,7 +401,11 @@ def _left_out(runs: Sequence[MeasuredRun]) -> list[str]:
     reasons: Counter[str] = Counter()
     for run in runs:
         reasons.update(run.left_out)
-    return [f"{counted(number, 'timing')} left out: {reason}" for reason, number in reasons.items()]
+    return [
+        f"{counted(number, 'timing')} left out: {reason}"
+        + f" ({joined([run.name for run in runs if reason in run.left_out])})" * (len(runs) > 1)
+        for reason, number in reasons.items()
+    ]
 
 
 def read_runs(paths: Sequence[Path], options: ReadOptions) -> RunsRead:

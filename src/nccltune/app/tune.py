@@ -18,6 +18,7 @@ from nccltune.app.job_levers import job_levers
 from nccltune.app.study import OpenStudy, open_study, platform_with_hardware, saving
 from nccltune.app.workload import recorded
 from nccltune.formats.importing.importer import Imported
+from nccltune.formats.importing.suspect import suspect_sentences
 from nccltune.model.choice import DEFAULT, PartialChoice, rest_of
 from nccltune.model.errors import StudyError, UnwritableError
 from nccltune.model.rule import RuleState
@@ -39,7 +40,7 @@ class SavedTuning(NamedTuple):
     """A tuning, its configuration, errors of writing, and which timings no rule can be made of.
 
     `config` is None if there is no study to write it into and no other file was named; `imported`
-    is what was read of an input that is no study.
+    is what was read of an input that is no study. `doubts` are sentences on the runs.
     `models` has what `analyze` found of NCCL's own model where a rule is.
     """
 
@@ -49,6 +50,7 @@ class SavedTuning(NamedTuple):
     left_out: Sequence[str] = ()
     imported: Imported | None = None
     models: Sequence[str] = ()
+    doubts: Sequence[str] = ()
 
 
 def tune_path(
@@ -81,6 +83,7 @@ def tune_path(
             with saving(unsaved, config):
                 tuning = save_tuning(opened.study, tuning, config)
         analysis, _ = stored_analysis(opened)
+        doubts = suspect_sentences(opened.study)
     ruled = {(group.collective, group.scale) for group in tuning.groups if group.rules}
     models = [
         f"{item.title}: {item.model.sentence}"
@@ -88,7 +91,7 @@ def tune_path(
         if item.model and (item.condition.collective, item.condition.scale) in ruled
     ]
     left_out = _left_out(opened.samples)
-    return SavedTuning(tuning, target, unsaved, left_out, given.imported, models)
+    return SavedTuning(tuning, target, unsaved, left_out, given.imported, models, doubts)
 
 
 def _left_out(samples: SortedSamples) -> list[str]:

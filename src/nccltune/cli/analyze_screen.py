@@ -9,11 +9,11 @@ import msgspec
 from rich.console import Console
 
 from nccltune.analyze.compared import Comparison, comparisons, is_right
-from nccltune.analyze.default_runs import ran_text
+from nccltune.analyze.default_runs import is_before, ran_text
 from nccltune.analyze.result import Analysis, ConditionAnalysis
 from nccltune.app.analyze import AnalyzedInput
 from nccltune.cli.compare_screen import show as show_compared
-from nccltune.cli.import_screen import show_read
+from nccltune.cli.import_screen import UPDATE_FIRST, next_of_cause, show_read
 from nccltune.cli.output import hanging, hint, next_step, plain_table, stdout, styled
 from nccltune.formats.reading.platform_facts import joined
 from nccltune.model.finding import FindingKind
@@ -94,7 +94,11 @@ def _next(
     where = shlex.quote(str(path))
     again = f"nccltune import FILES -o {where}" if is_study else f"nccltune import {where}"
     more = again if is_study else f"{again} FILES -o STUDY"
-    if any(item.kind is FindingKind.BELOW_EXPECTED for item in analysis.findings):
+    kinds = {item.kind for item in analysis.findings}
+    wrong, doubts = FindingKind.WRONG_RESULTS in kinds, [x.sentence for x in analysis.findings]
+    if cause := next_of_cause(wrong, doubts, path, is_study):
+        hint(cause)
+    elif FindingKind.BELOW_EXPECTED in kinds:
         hint("next: nccltune doctor  # on the machines that were measured")
     elif not any(item.condition.scale.nodes for item in analysis.conditions):
         ranks = " --ranks N" * (not all(item.condition.scale.ranks for item in analysis.conditions))
@@ -109,6 +113,8 @@ def _next(
         next_step("nccltune tune", path)
     elif not any(item.has_default for item in tuned):
         hint(f"next: run again without the forced choice, and {more}")
+    elif is_before(analysis.platform.nccl_version):
+        hint(UPDATE_FIRST)
     else:
         hint(f"next: run again with NCCL_ALGO and NCCL_PROTO forced, and {more}")
         if measure:
@@ -116,11 +122,10 @@ def _next(
 
 
 def _show_ran(analysis: Analysis, out: Console) -> None:
-    version = analysis.platform.nccl_version
     lines = [
         (item.title, text)
         for item in analysis.conditions
-        if item.condition.collective.tuned and (text := ran_text(item, version)) is not None
+        if item.condition.collective.tuned and (text := ran_text(item, analysis.platform))
     ]
     _show_lines(out, "default", lines)
 

@@ -3,6 +3,7 @@
 
 import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from nccltune.app.importing import way_out
@@ -10,13 +11,14 @@ from nccltune.cli.output import error_lines, hint, stdout, styled
 from nccltune.cli.progress import Progress, Step
 from nccltune.formats.importing.importer import FileOutcome, Imported, ImportState
 from nccltune.formats.importing.suspect import platform_doubts
-from nccltune.formats.reading.file_report import FileKind, FileReport, Flag
+from nccltune.formats.reading.file_report import COPIES, FileKind, FileReport, Flag
 from nccltune.formats.reading.platform_facts import joined
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
 from nccltune.study.files import Study
 
 _FLAGS_SHOWN = 12
+UPDATE_FIRST = "next: update NCCL: choices can be forced since 2.5, tuner plugins loaded since 2.19"
 
 
 def show(result: Imported, study: Path, again: str, *, dry_run: bool) -> None:
@@ -240,3 +242,13 @@ class BytesRead(Progress):
         name = report.name[-40:] if report is not None else "reading"
         done = self._before + count
         self.show(Step(name, share=done / self._total if self._total else None))
+
+
+def next_of_cause(wrong: bool, doubts: Iterable[str], path: Path, is_study: bool) -> str | None:
+    """Return the next step where wrong results or copies of a test come before any tuning."""
+    if wrong:
+        where = " # on the machines that were measured" if is_study else shlex.quote(str(path))
+        return f"next: nccltune doctor {where}"
+    if any(COPIES in words for words in doubts):
+        return "next: rebuild nccl-tests: make clean; make MPI=1, and start it with its launcher"
+    return None

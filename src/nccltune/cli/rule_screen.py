@@ -128,7 +128,7 @@ def _show_group(group: TunedGroup) -> None:
             hanging(out, "    ", 4, words, style)
         else:
             first, rest = form(low), sizes.removeprefix(form(low)).strip()
-            lead = f"{first:>9} {rest:<11} {choice:<16}"
+            lead = f"{first:>9} {rest:<11} {choice:<14}  "
             hanging(out, lead, len(lead), words, style)
     for item in group.rules:
         if item.state is RuleState.CANDIDATE and item.gain is not None:

@@ -135,7 +135,8 @@ def _would_be_rules(plan: Plan) -> Iterator[Text]:
             gain = math.exp(math.fsum(view.estimates[choice].gain for view in views) / len(views))
             low, high = format_bytes(views[0].bytes), format_bytes(views[-1].bytes)
             yield styled(
-                f"{_name(known.collective, known.calls):<14}{low:>9} - {high:<9}{choice.label:<16}",
+                f"{_name(known.collective, known.calls):<14}{low:>9} - {high:<9}"
+                f"{choice.label:<14}  ",
                 (f"{gain:.2f}x", "green"),
                 "  candidate" if views[0].bytes in decided.candidates else "",
             )

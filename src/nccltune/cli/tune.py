@@ -24,7 +24,7 @@ from nccltune.model.rule import RuleState
 if TYPE_CHECKING:
     from nccltune.app.importing import StatedFacts
     from nccltune.app.tune import SavedTuning
-    from nccltune.tune.result import TuneOptions, Tuning
+    from nccltune.tune.result import TuneOptions
 
 EPILOG = """\b
 Examples:
@@ -94,16 +94,17 @@ def show_result(
     for words in found.left_out:
         hanging(stdout(), "left out   ", 11, words, "dim")
     stdout().print(f"{wrote} ({counted_rules(tuning)}). {left_alone_words(tuning)}".rstrip())
-    next_after_tune(tuning, study, stated, is_study=found.imported is None)
+    next_after_tune(found, study, stated)
 
 
-def next_after_tune(
-    tuning: Tuning, study: Path, stated: StatedFacts | None = None, *, is_study: bool
-) -> None:
-    """Print the next step: prove the rules, measure choices, or read the report."""
+def next_after_tune(found: SavedTuning, study: Path, stated: StatedFacts | None = None) -> None:
+    """Print the next step: prove the rules, find a cause, measure choices, or read the report."""
+    from nccltune.analyze.default_runs import is_before
     from nccltune.app.tune import verify_command
+    from nccltune.cli.import_screen import UPDATE_FIRST, next_of_cause
     from nccltune.study.files import Study
 
+    tuning, is_study = found.tuning, found.imported is None
     ruled = [group for group in tuning.groups if group.rules]
     left = [item for group in tuning.groups for item in group.left_alone]
     states = {item.state for group in ruled for item in group.rules}
@@ -122,11 +123,14 @@ def next_after_tune(
         words = [str(study), *(f"--{name}={x}" for name, x in given.items() if x is not None)]
         first = "" if is_study else f"nccltune import {shlex.join(words)} -o STUDY && "
         hint(f"next: {prove}{first}{proof}")
+    elif not ruled and (cause := next_of_cause(bool(tuning.wrong), found.doubts, study, is_study)):
+        hint(cause)
     elif not ruled and not any(item.compared for item in left):
-        hint(
+        measure = (
             "next: measure other choices beside the default: nccltune sweep -o STUDY, or import "
             "runs with NCCL_ALGO and NCCL_PROTO set"
         )
+        hint(UPDATE_FIRST if is_before(tuning.nccl_version) else measure)
     elif is_study or ruled:
         next_step("nccltune report" if is_study else "nccltune analyze", study)
     else:

@@ -175,7 +175,7 @@ def _dents(rates: list[list[float]], i: int) -> list[int]:
 
 
 def _sentences(rows: list[ScaleRow], dents: list[list[int]], sizes: list[int]) -> list[str]:
-    """Return a sentence for each dent and for each step that loses bandwidth."""
+    """Return a sentence for each dent, a loss over all steps, and each step that stands out."""
     same_nodes = rows[0].nodes == rows[-1].nodes
     noun = "ranks" if same_nodes else "nodes"
 
@@ -192,14 +192,23 @@ def _sentences(rows: list[ScaleRow], dents: list[list[int]], sizes: list[int]) -
                 f"{words(row, place)} at {format_bytes(sizes[place])}, but {words(before, place)} "
                 f"and {words(after, place)}: run it again, or look at its nodes"
             )
-    lost: dict[tuple[int, int], list[tuple[float, int]]] = defaultdict(list)
+    lost: dict[tuple[int, int, str], list[tuple[float, int]]] = defaultdict(list)
     for place in range(len(sizes)):
         sound = [i for i in range(len(rows)) if place not in dents[i] and not rows[i].outlier]
-        for i, j in pairwise(sound):
-            kept = rows[j].gb_per_s[place] / rows[i].gb_per_s[place]
-            if kept < _DROP:
-                lost[i, j].append((1 - kept, place))
-    for (i, j), losses in sorted(lost.items()):
+        rate = {i: rows[i].gb_per_s[place] for i in sound}
+        steps = {(i, j): math.log(rate[i] / rate[j]) for i, j in pairwise(sound)}
+        even = {
+            step: loss
+            for step, loss in steps.items()
+            if loss <= 2 * max(0, median([x for key, x in steps.items() if key != step] or [0]))
+        }
+        if is_trend := sum(even.values()) > -math.log(_DROP):
+            key = sound[0], sound[-1], f" over {len(sound)} scales"
+            lost[key].append((1 - rate[sound[-1]] / rate[sound[0]], place))
+        for (i, j), loss in steps.items():
+            if loss > -math.log(_DROP) and not (is_trend and (i, j) in even):
+                lost[i, j, ""].append((1 - math.exp(-loss), place))
+    for (i, j, over), losses in sorted(lost.items()):
         most = max(losses)[0]
         # Of losses that are about equal, the largest size stands for all.
         *_, (loss, place) = (item for item in losses if item[0] > most - _EQUAL)
@@ -210,7 +219,7 @@ def _sentences(rows: list[ScaleRow], dents: list[list[int]], sizes: list[int]) -
         ]
         found.append(
             f"{words(rows[i], place)}, {words(rows[j], place)} at {format_bytes(sizes[place])}: "
-            f"{100 * loss:.0f} % lost{''.join(rest)}"
+            f"{100 * loss:.0f} % lost{over}{''.join(rest)}"
         )
     if len(rows) > 1 and not found:
         found.append(f"no step loses more than {100 * (1 - _DROP):.0f} % at the sizes shown")

@@ -386,6 +386,10 @@ def test_wrong_results_are_left_out_and_counted(tmp_path: Path) -> None:
     bad = put(tmp_path / "bad.txt", text.replace("0.05       0", "0.05       7", 1))
     found = sides(FIELD / "nccl-2.28.txt", bad)
     assert found.warnings == ["bad.txt: 1 timing left out: wrong results"]
+    put(tmp_path / "one.txt", text.replace("0.05       0", "0.06       0", 1))
+    put(tmp_path / "two.txt", (FIELD / "nccl-2.28.txt").read_text(encoding="utf-8"))
+    warnings = compare_paths([tmp_path], assumed_noise=0.05).warnings
+    assert f"1 timing left out: wrong results ({tmp_path.name}/bad.txt)" in warnings
 
 
 def test_runs_of_one_forced_algorithm_are_compared(tmp_path: Path) -> None:

@@ -156,6 +156,39 @@ def test_after_a_pipe_a_next_command_names_a_file(
     assert " - " not in err
 
 
+@pytest.mark.parametrize("verb", ["analyze", "tune"])
+@pytest.mark.parametrize(
+    ("case", "says"),
+    [
+        ("wrong", "next: nccltune doctor run.txt"),
+        ("copies", "next: rebuild nccl-tests: make clean; make MPI=1"),
+        ("2.4.8", "next: update NCCL: choices can be forced since 2.5"),
+    ],
+)
+def test_the_next_step_is_about_what_was_found(
+    case: str, says: str, verb: str, cli: Cli, inside: Path
+) -> None:
+    text = log()
+    if case == "wrong":
+        text = text.replace("       0 ", "       7 ", 1)
+    elif case == "copies":
+        copy = "#  Rank  {}  Group  0 Pid {} on {} device  {} [0000:1b:00] NVIDIA H100 80GB HBM3\n"
+        device = [line for line in text.splitlines(keepends=True) if line.startswith("#  Rank")]
+        copies = [copy.format(i, pid, host, i)
+                  for pid, host in ((11, "node-a"), (12, "node-b")) for i in (0, 1)]  # fmt: skip
+        text = text.replace("".join(device), "".join(copies))
+    else:
+        setting = "node-a:1:1 [0] NCCL INFO NCCL_TREE_THRESHOLD set by environment to 0.\n"
+        text = f"NCCL version {case}\n{setting}{text}"
+    (inside / "run.txt").write_text(text)
+    found = cli(verb, "run.txt", *(["--nodes", "1"] if case == "copies" else []))
+    assert says in found.err
+    assert "sweep" not in found.err
+    if (verb, case) == ("analyze", "2.4.8"):
+        assert "default    ring, not chosen by NCCL: NCCL_TREE_THRESHOLD=0 rules" in found.out
+        assert "only the default was measured" not in found.out
+
+
 MATRIX = """\
 $ nvidia-smi topo -m
 \tGPU0\tGPU1\tGPU2\tGPU3\tmlx5_0\tCPU Affinity

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from nccltune.cli import analyze_screen, explain, output, rule_screen, run
 from nccltune.formats.reading.file_report import FileKind, ImportRecord
+from nccltune.model.choice import parse_choice
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale
 from nccltune.study.files import Study
@@ -167,6 +168,8 @@ def test_tune_lists_the_runs_that_would_decide_a_candidate(shown: Shown) -> None
     found = tuning()
     rules = list(found.groups[0].rules)
     rules[1] = msgspec.structs.replace(rules[1], decided_by="4 more runs")
+    longest = msgspec.structs.replace(rules[1].rule, choice=parse_choice("nvls_tree/simple/16"))
+    rules[1] = msgspec.structs.replace(rules[1], rule=longest)
     group = msgspec.structs.replace(found.groups[0], rules=rules)
     changed: Tuning = msgspec.structs.replace(found, groups=[group])
     text = " ".join(" ".join(shown(lambda: rule_screen.show_tuning(changed), 120)).split())
@@ -174,6 +177,7 @@ def test_tune_lists_the_runs_that_would_decide_a_candidate(shown: Shown) -> None
         "candidate 58.6 KiB - 1.00 MiB: faster than the default beyond an assumed noise of 5 %; "
         "runs that decide: 4 more runs"
     ) in text
+    assert "nvls_tree/simple/16 1.40x" in text
 
 
 @pytest.mark.parametrize("width", [40, 80])

@@ -84,6 +84,26 @@ def test_a_flat_series_has_no_drop() -> None:
     assert found.sentences == ["no step loses more than 10 % at the sizes shown"]
 
 
+@pytest.mark.parametrize(
+    ("factors", "told"),
+    [
+        ((1.0, 1.12, 1.27, 1.42, 1.6), [r"with 4 nodes, .* 64 nodes .*: 3\d % lost over 5 scales"]),
+        ((1.0, 1.12, 1.27, 2.6, 2.9), ["with 4 nodes, .* 64 nodes .* lost over 5 scales",
+                                       "with 16 nodes, .* 32 nodes .*: 5[01] % lost$"]),
+        ((1.0, 1.0, 1.0, 1.0, 1.3), [r"with 32 nodes, .* 64 nodes .*: 2\d % lost$"]),
+        # A gain between makes up for it, so each loss is told.
+        ((1.0, 1.2, 1.44, 0.7, 0.7), ["with 4 nodes, .* 8 nodes", "with 8 nodes, .* 16 nodes"]),
+    ],
+)  # fmt: skip
+def test_a_loss_over_all_scales_is_told_and_a_step_only_beyond_the_trend(
+    factors: tuple[float, ...], told: list[str]
+) -> None:
+    (found,) = scaling(series(dict(zip((4, 8, 16, 32, 64), factors, strict=True)), each=8))
+    assert len(found.sentences) == len(told), found.sentences
+    for sentence, words in zip(found.sentences, told, strict=True):
+        assert re.search(words, sentence), found.sentences
+
+
 def test_more_ranks_on_the_same_nodes_are_a_series() -> None:
     random_ = random.Random(2)
     runs = [

@@ -28,7 +28,7 @@ from nccltune.formats.nccl_tests.table import TableReader
 from nccltune.formats.reading.collective_names import collective_of_program
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_names import conditions_of
-from nccltune.formats.reading.file_report import FlagKind
+from nccltune.formats.reading.file_report import COPIES, FlagKind
 from nccltune.formats.reading.table_header import Header, header_of
 from nccltune.model.choice import ALGORITHMS, PROTOCOLS
 
@@ -291,12 +291,8 @@ class SourceReader:
             for table in (self.table, *self.finished):
                 if table is not None:
                     table.copies = True
-            self.report.flag(
-                FlagKind.ONE_RANK_COPIES,
-                "several processes ran the same test, each alone with a rank 0: nccl-tests was"
-                " built without MPI=1, or started without its launcher",
-                number,
-            )
+            why = "nccl-tests was built without MPI=1, or started without its launcher"
+            self.report.flag(FlagKind.ONE_RANK_COPIES, f"{COPIES}: {why}", number)
 
     # --- rows ----------------------------------------------------------------------------------
 

@@ -37,6 +37,10 @@ class FileKind(StrEnum):
     UNKNOWN = "not recognised"
 
 
+COPIES = "several processes ran the same test, each alone with a rank 0"
+"""How the sentence of `FlagKind.ONE_RANK_COPIES` begins."""
+
+
 class FlagKind(StrEnum):
     """The kind of a flag: a doubt about a run, or a fact that the user must know about the run."""
 
