@@ -13,6 +13,7 @@ from nccltune.launch.program import is_nccl_test, read_program
 from nccltune.launch_lint.boxes import env_files, variables_in
 from nccltune.launch_lint.command import (
     ELIDED,
+    OF_NODE,
     InnerLaunch,
     LaunchCommand,
     LaunchContext,
@@ -29,7 +30,7 @@ from nccltune.launch_lint.placed import SEVERAL, predict
 from nccltune.launch_lint.read import joined, launcher_at, program_at, read
 from nccltune.launch_lint.rules import RULES, arguments, sizes
 from nccltune.launch_lint.rules.shape import rules_of
-from nccltune.launch_lint.shell import ShellValue, expanded
+from nccltune.launch_lint.shell import ShellValue, at_once, expanded
 from nccltune.launch_lint.source import FoundCommand, from_text
 from nccltune.launch_lint.training import predict_training
 from nccltune.launch_lint.typography import plain, typographic
@@ -39,7 +40,7 @@ from nccltune.model.finding import Severity
 from nccltune.model.names import listed
 
 _ORDER = list(Severity)
-_VARIABLE = re.compile(r"\$\w+")
+_RANK = re.compile(rf"\$\{{?({'|'.join(OF_NODE)})\b")
 _NAMES = re.compile(r"(?<![\w${])(?:[A-Z][A-Z0-9]*_\w+|[A-Z]\w+(?==))")
 """Matches the names of variables that a command gives, and not those that it reads."""
 _ROUNDS = 24
@@ -264,9 +265,8 @@ def _inside(command: LaunchCommand, site: LaunchContext) -> _Inside:
             found = from_text(script.text, site._replace(inherited=()))
         except InputError:
             return plain
-        # What the value of a variable holds, the shell of the script expands no second time.
-        own = set(_VARIABLE.findall(script.raw)) & set(_VARIABLE.findall(script.text))
-        on_node = script.raw.startswith("'") or "\\$" in script.raw or not own
+        now, then = map(_RANK.findall, (at_once(script.raw, site.scope), script.text))
+        on_node = not then or sorted(now) != sorted(then)
         return _Inside(joined(found[-1].line.words), found[-1].site, on_node, is_script=True)
     return plain
 

@@ -23,6 +23,8 @@ UNKNOWN_OPTIONS = "unknown_options"
 
 ELIDED = "elided"
 """Meaning of `...` between the options: some are left out in the text."""
+OF_NODE = ("SLURM_NODEID", "SLURM_PROCID")
+"""Variables that differ between the nodes of a job, and are 0 in the batch script."""
 
 
 class Option(NamedTuple):
