@@ -186,6 +186,11 @@ class LaunchContext(NamedTuple):
         return next((o for o in reversed(self.inherited) if o.meaning == meaning), None)
 
     @property
+    def in_job(self) -> bool:
+        """Return whether the nodes may be those of a job, or results show that they sufficed."""
+        return bool(self.inherited or self.on_first or self.slots or self.workers or self.ran)
+
+    @property
     def gpus_per_node(self) -> int:
         """Return the number of GPUs of a node, assumed if it is unknown."""
         return 8 if self.gpus is None else self.gpus

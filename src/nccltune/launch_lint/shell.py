@@ -124,10 +124,10 @@ def at_once(raw: str, scope: ShellScope | None) -> str:
     r"""Return a word, as it was written, without what its shell leaves for a later shell.
 
     >>> at_once(r"'$A'$L\$B", ShellScope({"L": ShellValue("$N $C", (), "$N")}, {}))
-    '$NB'
+    ' $N B'
     """
     values = scope.values if scope is not None else {}
-    now = _LATER.sub(lambda part: re.sub(r"\\.", "", part[1] or ""), raw)
+    now = _LATER.sub(lambda part: re.sub(r"\\.", " ", part[1] or " "), raw)
     return _READ.sub(lambda part: values[part[1]].at_once if part[1] in values else part[0], now)
 
 

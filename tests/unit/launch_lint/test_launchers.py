@@ -174,7 +174,7 @@ def test_a_configuration_of_accelerate_is_read(tmp_path: Path) -> None:
             (f'{TWO}{line}\n{TWO_NODES}"', "inner-rank")
             for line in (
                 f'L="{OF_RANK}$SLURM_NODEID"',
-                f'M="--master-addr $A"\nL="{OF_RANK}${{SLURM_NODEID}} \\$MORE $M"',
+                f'M="--master-addr $A"\nL="{OF_RANK}${{SLURM_NODEID}}\\$MORE $M"',
                 f'R="--node-rank $SLURM_PROCID"\nL="{OF_RANK}9 "\nL+=$R',
             )
         ),
