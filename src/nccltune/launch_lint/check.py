@@ -142,6 +142,7 @@ def check_all(found: Sequence[FoundCommand], wanted: Sequence[Flavor] = ()) -> l
 
     If rounds differ, no edit of the line is right for all of them, so that it is not fixed.
     """
+    side = [one.origin for one in found if re.search("(?<!&)&$", one.line.tail.rstrip())]
     found = [part for one in found for part in _programs(one)]
     by_origin: dict[int, list[LaunchCheck]] = {}
     common = _common(found) if not wanted else {}
@@ -159,7 +160,8 @@ def check_all(found: Sequence[FoundCommand], wanted: Sequence[Flavor] = ()) -> l
             key = (checked.service, checked.command.text, _compared(checked))
             if key not in seen:
                 seen.append(key)
-                checks.append(checked._replace(fixed=None) if differ else _without_round(checked))
+                many = side.count(origin) if origin else 1
+                checks.append(checked._replace(fixed=None) if differ else _of_rounds(checked, many))
     return checks
 
 
@@ -198,11 +200,12 @@ def _common(found: Sequence[FoundCommand]) -> dict[int, tuple[Flavor, ...]]:
     return common
 
 
-def _without_round(checked: LaunchCheck) -> LaunchCheck:
-    """Return a check without the round of a loop, which changes nothing."""
+def _of_rounds(checked: LaunchCheck, many: int) -> LaunchCheck:
+    """Return a check without the round of a loop. If `many` run side by side, say so."""
     starts = []
     for one, flavors in checked.predictions:
         parts = [p for p in (one.assumed or "").split("; ") if not p.endswith(" in this round")]
+        parts += ["this is one of several starts of the line in the background"] * (many > 1)
         starts.append((one._replace(assumed="; ".join(filter(None, parts)) or None), flavors))
     return checked._replace(predictions=tuple(starts))
 

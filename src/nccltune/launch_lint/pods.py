@@ -315,26 +315,22 @@ def _locked_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
 
 
 _PLAIN = re.compile(r"cpu|memory|ephemeral-storage|hugepages-\w+")
+_OF_HOST = re.compile(r"/dev/infiniband|'privileged': True|'resourceClaims'")
 
 
 def _efa(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iterator[LaunchFinding]:
     """Find FI_PROVIDER=efa for pods that get no device but GPUs, from a plugin or otherwise."""
     given = [pair for one in pod.containers for pair in variables_of(one)]
     is_set = ("FI_PROVIDER", "efa") in given or any("FI_PROVIDER=efa" in one.words for one in pods)
-    if not is_set or not pod.gpus or not _needs_gpus(document, pod, pods):
-        return
     asked = [mapping(container.get("resources")) for container in pod.containers]
-    names = [name for one in asked for part in one.values() for name in mapping(part)]
-    is_plain = all(is_gpu(name) or _PLAIN.fullmatch(str(name)) for name in names)
-    is_claimed = at(pod.spec, "resourceClaims") or any("claims" in one for one in asked)
-    is_open_to_host = any(at(one, "securityContext", "privileged") for one in pod.containers)
-    is_mounted = "/dev/infiniband" in str(pod.spec)
-    number = sum(one.number for one in pods if _needs_gpus(document, one, pods))
-    if number > 1 and is_plain and not (is_claimed or is_open_to_host or is_mounted):
+    names = [str(name) for one in asked for part in one.values() for name in mapping(part)]
+    has_other = not all(is_gpu(name) or _PLAIN.fullmatch(name) for name in names)
+    users = [one for one in pods if _needs_gpus(document, one, pods)]
+    is_job = pod in users and sum(one.number for one in users) > 1
+    if is_set and is_job and pod.gpus and not has_other and not _OF_HOST.search(str(pod.spec)):
         yield warning(
             "pod-efa",
-            f"{pod.role}: FI_PROVIDER=efa, and the pod asks for no vpc.amazonaws.com/efa: without"
-            " an EFA device libfabric finds no such provider",
+            f"{pod.role}: FI_PROVIDER=efa without an EFA device: libfabric finds no such provider",
             "add vpc.amazonaws.com/efa, with the number of EFA devices, to the limits",
         )
 

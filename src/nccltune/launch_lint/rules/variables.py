@@ -172,7 +172,6 @@ def values(view: View) -> Iterator[LaunchFinding]:
         if found is None:
             continue
         right = found.right
-        # Without its log a job runs on.
         yield (warning if variable.name.startswith("NCCL_DEBUG") else error)(
             found.id,
             f"{variable.name}={variable.value}: {found.reason}",
