@@ -13,6 +13,7 @@ from nccltune.launch.program import is_nccl_test, read_program
 from nccltune.launch_lint.boxes import env_files, variables_in
 from nccltune.launch_lint.command import (
     ELIDED,
+    OF_NODE,
     InnerLaunch,
     LaunchCommand,
     LaunchContext,
@@ -29,7 +30,7 @@ from nccltune.launch_lint.placed import SEVERAL, predict
 from nccltune.launch_lint.read import joined, launcher_at, program_at, read
 from nccltune.launch_lint.rules import RULES, arguments, sizes
 from nccltune.launch_lint.rules.shape import rules_of
-from nccltune.launch_lint.shell import ShellValue, expanded
+from nccltune.launch_lint.shell import ShellValue, at_once, expanded
 from nccltune.launch_lint.source import FoundCommand, from_text
 from nccltune.launch_lint.training import predict_training
 from nccltune.launch_lint.typography import plain, typographic
@@ -39,7 +40,7 @@ from nccltune.model.finding import Severity
 from nccltune.model.names import listed
 
 _ORDER = list(Severity)
-_VARIABLE = re.compile(r"\$\w+")
+_RANK = re.compile(rf"\$\{{?({'|'.join(OF_NODE)})\b")
 _NAMES = re.compile(r"(?<![\w${])(?:[A-Z][A-Z0-9]*_\w+|[A-Z]\w+(?==))")
 """Matches the names of variables that a command gives, and not those that it reads."""
 _ROUNDS = 24
@@ -141,6 +142,7 @@ def check_all(found: Sequence[FoundCommand], wanted: Sequence[Flavor] = ()) -> l
 
     If rounds differ, no edit of the line is right for all of them, so that it is not fixed.
     """
+    side = [one.origin for one in found if re.search("(?<!&)&$", one.line.tail.rstrip())]
     found = [part for one in found for part in _programs(one)]
     by_origin: dict[int, list[LaunchCheck]] = {}
     common = _common(found) if not wanted else {}
@@ -158,7 +160,8 @@ def check_all(found: Sequence[FoundCommand], wanted: Sequence[Flavor] = ()) -> l
             key = (checked.service, checked.command.text, _compared(checked))
             if key not in seen:
                 seen.append(key)
-                checks.append(checked._replace(fixed=None) if differ else _without_round(checked))
+                many = side.count(origin) if origin else 1
+                checks.append(checked._replace(fixed=None) if differ else _of_rounds(checked, many))
     return checks
 
 
@@ -197,11 +200,12 @@ def _common(found: Sequence[FoundCommand]) -> dict[int, tuple[Flavor, ...]]:
     return common
 
 
-def _without_round(checked: LaunchCheck) -> LaunchCheck:
-    """Return a check without the round of a loop, which changes nothing."""
+def _of_rounds(checked: LaunchCheck, many: int) -> LaunchCheck:
+    """Return a check without the round of a loop. If `many` run side by side, say so."""
     starts = []
     for one, flavors in checked.predictions:
         parts = [p for p in (one.assumed or "").split("; ") if not p.endswith(" in this round")]
+        parts += ["this is one of several starts of the line in the background"] * (many > 1)
         starts.append((one._replace(assumed="; ".join(filter(None, parts)) or None), flavors))
     return checked._replace(predictions=tuple(starts))
 
@@ -264,9 +268,8 @@ def _inside(command: LaunchCommand, site: LaunchContext) -> _Inside:
             found = from_text(script.text, site._replace(inherited=()))
         except InputError:
             return plain
-        # What the value of a variable holds, the shell of the script expands no second time.
-        own = set(_VARIABLE.findall(script.raw)) & set(_VARIABLE.findall(script.text))
-        on_node = script.raw.startswith("'") or "\\$" in script.raw or not own
+        now, then = map(_RANK.findall, (at_once(script.raw, site.scope), script.text))
+        on_node = not then or sorted(now) != sorted(then)
         return _Inside(joined(found[-1].line.words), found[-1].site, on_node, is_script=True)
     return plain
 

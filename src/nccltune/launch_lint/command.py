@@ -23,6 +23,8 @@ UNKNOWN_OPTIONS = "unknown_options"
 
 ELIDED = "elided"
 """Meaning of `...` between the options: some are left out in the text."""
+OF_NODE = ("SLURM_NODEID", "SLURM_PROCID")
+"""Variables that differ between the nodes of a job, and are 0 in the batch script."""
 
 
 class Option(NamedTuple):
@@ -182,6 +184,11 @@ class LaunchContext(NamedTuple):
     def asked(self, meaning: str) -> Option | None:
         """Return the last option of the allocation with this meaning, or None."""
         return next((o for o in reversed(self.inherited) if o.meaning == meaning), None)
+
+    @property
+    def in_job(self) -> bool:
+        """Return whether the nodes may be those of a job, or results show that they sufficed."""
+        return bool(self.inherited or self.on_first or self.slots or self.workers or self.ran)
 
     @property
     def gpus_per_node(self) -> int:

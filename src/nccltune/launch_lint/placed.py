@@ -139,6 +139,8 @@ def _asked(
             doubt = f"they fill no whole nodes of {filled}: --nodes or --set hosts=A,B"
         elif site.named_nodes and len(hosts) not in site.named_nodes:
             doubt = f"the text names {_listed(site.named_nodes)}: --nodes or --set hosts=A,B"
+        elif len(hosts) > 1 and gpus > 1 and not site.in_job:
+            doubt = "no hosts are named: --nodes or --set hosts=A,B"
     if doubt is None and is_mpi and _slots_unshown(ask, site):
         doubt = "-n is not given, and the job has neither --ntasks nor --ntasks-per-node"
     if doubt is None and flavor.launcher is Launcher.OPENMPI and _fills_cores(ask, hosts, site):

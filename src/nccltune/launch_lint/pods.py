@@ -148,6 +148,7 @@ def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
         if pod.role != "Launcher" or at(document, "spec", "runLauncherAsWorker"):
             yield from _shared_memory(pod)
         yield from _locked_memory(pod)
+        yield from _efa(document, pod, pods)
         yield from _host_network(document, pod)
         if placeholder_in(document) is None:
             fix = "write $({0}), which Kubernetes replaces, or start it with bash -c"
@@ -311,6 +312,27 @@ def _locked_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
                 " the limit of its runtime allows",
                 "add securityContext: {capabilities: {add: [IPC_LOCK]}}",
             )
+
+
+_PLAIN = re.compile(r"cpu|memory|ephemeral-storage|hugepages-\w+")
+_OF_HOST = re.compile(r"/dev/infiniband|'privileged': True|'resourceClaims'")
+
+
+def _efa(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iterator[LaunchFinding]:
+    """Find FI_PROVIDER=efa for pods that get no device but GPUs, from a plugin or otherwise."""
+    given = [pair for one in pod.containers for pair in variables_of(one)]
+    is_set = ("FI_PROVIDER", "efa") in given or any("FI_PROVIDER=efa" in one.words for one in pods)
+    asked = [mapping(container.get("resources")) for container in pod.containers]
+    names = [str(name) for one in asked for part in one.values() for name in mapping(part)]
+    has_other = not all(is_gpu(name) or _PLAIN.fullmatch(name) for name in names)
+    users = [one for one in pods if _needs_gpus(document, one, pods)]
+    is_job = pod in users and sum(one.number for one in users) > 1
+    if is_set and is_job and pod.gpus and not has_other and not _OF_HOST.search(str(pod.spec)):
+        yield warning(
+            "pod-efa",
+            f"{pod.role}: FI_PROVIDER=efa without an EFA device: libfabric finds no such provider",
+            "add vpc.amazonaws.com/efa, with the number of EFA devices, to the limits",
+        )
 
 
 def _host_network(document: dict[str, Any], pod: PodSpec) -> Iterator[LaunchFinding]:

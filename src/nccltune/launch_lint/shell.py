@@ -69,10 +69,11 @@ MAX_LENGTH = 1 << 10
 
 
 class ShellValue(NamedTuple):
-    """The value of a variable, and the assumptions behind it."""
+    """The value of a variable, the assumptions behind it, and what `at_once` is of it."""
 
     text: str
     assumed: tuple[str, ...] = ()
+    at_once: str = ""
 
 
 class ShellScope(NamedTuple):
@@ -117,6 +118,21 @@ def expanded(words: Iterable[Word], scope: ShellScope) -> tuple[tuple[Word, ...]
         texts = _Expansion(scope, assumed).words(word.raw)
         result += [Word(texts[0], word.raw)] if len(texts) == 1 else map(written, texts)
     return tuple(result), tuple(dict.fromkeys(assumed))
+
+
+def at_once(raw: str, scope: ShellScope | None) -> str:
+    r"""Return a word, as it was written, without what its shell leaves for a later shell.
+
+    >>> at_once(r"'$A'$L\$B", ShellScope({"L": ShellValue("$N $C", (), "$N")}, {}))
+    ' $N B'
+    """
+    values = scope.values if scope is not None else {}
+    now = _LATER.sub(lambda part: re.sub(r"\\.", " ", part[1] or " "), raw)
+    return _READ.sub(lambda part: values[part[1]].at_once if part[1] in values else part[0], now)
+
+
+_LATER = re.compile(r"(\"(?:\\.|[^\"\\])*\")|'[^']*'|\\.", re.DOTALL)
+_READ = re.compile(r"\$\{?(\w+)\}?")
 
 
 def here_text(text: str, scope: ShellScope | None = None) -> tuple[str, tuple[str, ...]]:
@@ -484,8 +500,9 @@ def assign(scope: ShellScope, word: Word, assumed: tuple[str, ...] = ()) -> str 
         before = scope.arrays.get(name, ()) if more else ()
         scope.arrays[name] = (*before, *(part.text for part in words))
         return name
-    before_text = scope.values[name] if more and name in scope.values else ShellValue("")
-    scope.values[name] = ShellValue(before_text.text + text, (*before_text.assumed, *assumed))
+    start = scope.values[name] if more and name in scope.values else ShellValue("")
+    now = start.at_once + at_once(word.raw.partition("=")[2], scope)
+    scope.values[name] = ShellValue(start.text + text, (*start.assumed, *assumed), now)
     return name
 
 

@@ -159,6 +159,17 @@ def test_rounds_with_one_outcome_are_one() -> None:
     assert one.predictions[0][0].assumed is None
 
 
+@pytest.mark.parametrize(
+    ("sign", "is_said"), [(" &", True), (" > log$i 2>&1 &", True), ("", False)]
+)
+def test_rounds_side_by_side_are_several(sign: str, is_said: bool) -> None:
+    line = (
+        "srun -N 1 -n 1 torchrun --nnodes 2 --nproc-per-node 4 --node-rank $i --master-addr a t.py"
+    )
+    (one,) = checked(f"for i in 0 1; do\n{line}{sign}\ndone\nwait")
+    assert ("one of several starts" in (one.predictions[0][0].assumed or "")) is is_said
+
+
 def test_a_line_is_not_fixed_where_its_rounds_differ() -> None:
     wrong = "mpirun -np $n -H a:8,b:8 allreduce_perf -b 8 -e 8G -f 2"
     assert [one.fixed for one in checked(f"for n in 8 16; do {wrong}; done")] == [None, None]

@@ -14,6 +14,8 @@ from nccltune.model.finding import Severity
 
 TEST = "all_reduce_perf -b 8 -e 8G -f 2 -g 1"
 TWO = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n"
+OF_RANK = "torchrun --nnodes=2 --nproc-per-node=8 --master-addr=$A --node-rank "
+TWO_NODES = 'srun bash -c "$L t.py'
 
 
 def checked(text: str) -> list[LaunchCheck]:
@@ -168,6 +170,14 @@ def test_a_configuration_of_accelerate_is_read(tmp_path: Path) -> None:
             f"{TWO}srun torchrun --nnodes=2 --nproc-per-node=8 --node-rank=0 --master-addr=a t.py",
             "inner-rank",
         ),
+        *(
+            (f'{TWO}{line}\n{TWO_NODES}"', "inner-rank")
+            for line in (
+                f'L="{OF_RANK}$SLURM_NODEID"',
+                f'M="--master-addr $A"\nL="{OF_RANK}${{SLURM_NODEID}}\\$MORE $M"',
+                f'R="--node-rank $SLURM_PROCID"\nL="{OF_RANK}9 "\nL+=$R',
+            )
+        ),
         (
             "python3 -u /opt/python3.8/torch/distributed/launch.py --nnode=2 --node_rank=1"
             " --nproc_per_node=1 t.py",
@@ -200,6 +210,10 @@ def test_what_is_wrong_is_found(text: str, expected: str) -> None:
         " --machine_rank $SLURM_NODEID --main_process_ip $A t.py'",
         f"{TWO}srun bash -c 'deepspeed --no_ssh --node_rank $SLURM_NODEID -H h --num_nodes 2"
         " --num_gpus 8 t.py'",
+        f'{TWO}A=$(hostname)\nL="{OF_RANK}\\$SLURM_NODEID"\n{TWO_NODES}"',
+        f'{TWO}echo $SLURM_NODEID\nL="{OF_RANK}"\'$SLURM_NODEID\'\n{TWO_NODES}"',
+        f'{TWO}L="{OF_RANK}"\n{TWO_NODES}"'.replace("$L ", "$L\\$SLURM_NODEID "),
+        f"{TWO}L='{OF_RANK}$SLURM_NODEID'\n{TWO_NODES}; echo $SLURM_NODEID\"",
     ],
 )
 def test_ranks_below_another_launcher_are_counted(text: str) -> None:

@@ -222,16 +222,24 @@ def test_json_has_the_processes_of_a_command_whose_nodes_are_unknown() -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ("-np 10 all_reduce_perf -b 8 -e 1G -f 2 -g 4", "10 processes, 2 on each of 5 nodes"),
-        ("-np 2 all_reduce_perf -b 8 -e 1G -f 2 -g 8", "2 processes, 1 on each of 2 nodes"),
+        ("-np 10 all_reduce_perf -b 8 -e 1G -f 2 -g 4", "10 processes, 4 GPUs each = 40 ranks; on"),
+        ("-np 2 all_reduce_perf -b 8 -e 1G -f 2 -g 8", "2 processes, 8 GPUs each = 16 ranks; on"),
+        ("-np 2 all_reduce_perf -b 8 -e 1G -f 2 -g 4", "2 processes, both on one node"),
         ("-np 16 all_reduce_perf -b 8 -e 1G -f 2 -g 1", "16 processes, 8 on each of 2 nodes"),
     ],
 )
-def test_nodes_that_nothing_names_have_as_many_slots_as_their_gpus_allow(
+def test_nodes_that_nothing_names_are_not_known_if_one_has_too_few_gpus(
     arguments: str, expected: str
 ) -> None:
     one = only(f"mpirun {arguments}")
     assert starts(one.predictions[0][0], one.gpus).startswith(expected)
+
+
+@pytest.mark.parametrize("site", [LaunchContext(on_first="PBS"), LaunchContext(ran=True)])
+def test_nodes_of_a_job_have_as_many_processes_as_their_gpus_allow(site: LaunchContext) -> None:
+    one = only("mpirun -np 10 all_reduce_perf -b 8 -e 1G -f 2 -g 4", site)
+    said = "10 processes, 2 on each of 5 nodes"
+    assert starts(one.predictions[0][0], one.gpus).startswith(said)
     assert severity(one, "too-many-gpus") is None
     assert "assumed" in (one.predictions[0][0].assumed or "")
 

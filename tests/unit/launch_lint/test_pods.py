@@ -104,6 +104,9 @@ spec: {template: {spec: {containers: [{name: a, image: x, command: [mpirun, all_
 GPUS = "            resources: {limits: {nvidia.com/gpu: 8}}\n"
 SHM = "            volumeMounts: [{name: shm, mountPath: /dev/shm}]\n"
 
+EFA = "            env: [{name: FI_PROVIDER, value: efa}]\n"
+DEVICES = "a.io/nic: 1, nvidia.com/gpu: 8"
+
 WRONG = [
     (MPIJOB, GPUS, "", "pod-without-gpus"),
     (MPIJOB, "nvidia.com/gpu: 8", "memory: 8Gi", "pod-without-gpus"),
@@ -143,6 +146,8 @@ WRONG = [
     (JOBSET, "--rdzv-endpoint=train-node-0-0.train:29500 ", "", "torchrun-endpoint"),
     (JOBSET, "--rdzv-backend=c10d\n                --rdzv-endpoint=train-node-0-0.train:29500",
      "--master-addr=train-node-0-0.train --node-rank=0", "inner-rank"),
+    (MPIJOB, "NCCL_DEBUG=INFO", "FI_PROVIDER=efa", "pod-efa"),
+    (PYTORCHJOB, GPUS, GPUS + EFA, "pod-efa"),
 ]  # fmt: skip
 
 RIGHT = [
@@ -156,6 +161,12 @@ RIGHT = [
     MPIJOB.replace(SHM, "").replace("          - name: worker", "          - name: worker").replace(
         "          volumes:", "          hostIPC: true\n          volumes:"
     ),
+    MPIJOB.replace("NCCL_DEBUG=INFO", "FI_PROVIDER=efa").replace(
+        "nvidia.com/gpu: 8", "vpc.amazonaws.com/efa: 4, nvidia.com/gpu: 8"
+    ),
+    PYTORCHJOB.replace(GPUS, GPUS + EFA + "            securityContext: {privileged: true}\n"),
+    PYTORCHJOB.replace(GPUS, GPUS + EFA).replace("nvidia.com/gpu: 8", DEVICES),
+    POD.replace("nccl-tests", "i\n    env: [{name: FI_PROVIDER, value: efa}]"),
     PYTORCHJOB.replace("[torchrun, --nnodes=2, --nproc-per-node=8, train.py]", "[torchrun, t.py]"),
     POD.replace(
         '[sh, -c, "./all_reduce_perf -b 8 -e 8G -f 2 -g 8"]',

@@ -14,6 +14,7 @@ from nccltune.launch_lint.output import judge_output
 from nccltune.launch_lint.source import from_text
 from nccltune.launch_lint.starts import starts
 from nccltune.model.errors import InputError
+from nccltune.model.finding import Severity
 
 TEST = "all_reduce_perf -b 8 -e 8G -f 2 -g 1"
 HEADER = (
@@ -253,6 +254,9 @@ def test_a_size_that_each_rank_has_a_share_of() -> None:
 def test_a_fix_keeps_what_was_meant(command: str, fixed: str) -> None:
     (one,) = checked(f"mpirun -np 16 -H a:8,b:8 {command} {TEST}")
     assert one.fixed == f"mpirun -np 16 -H a:8,b:8 {fixed} {TEST}"
+    # A job runs without its log, and not with two values.
+    severity = Severity.WARNING if "noinfo" in command else Severity.ERROR
+    assert [held.finding.severity for held in one.findings][:1] == [severity]
 
 
 @pytest.mark.parametrize(

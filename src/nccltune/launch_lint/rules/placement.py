@@ -346,7 +346,7 @@ def as_many_as_gpus(view: View) -> Iterator[LaunchFinding]:
     if ask.per_node is not None or gpus <= site.gpus_per_node or any(too_many_gpus(view)):
         return
     words = f"{count(total, 'process')} with {each} GPUs each are {gpus} ranks"
-    if site.inherited or site.on_first or site.slots or site.workers or site.ran:
+    if site.in_job:
         if total == each:
             yield note("as-many-as-gpus", f"{words}; for one GPU each, write -g 1")
         return

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
-from nccltune.launch_lint.command import LaunchCommand, View
+from nccltune.launch_lint.command import OF_NODE, LaunchCommand, View
 from nccltune.launch_lint.finding import AppendOption, LaunchFinding, Replace, error, note, warning
 from nccltune.launch_lint.hosts import with_slurm_gpus
 from nccltune.launch_lint.options import ACCELERATE, DEEPSPEED, SERVERS, SLURM, TORCHRUN, TRAINERS
@@ -17,7 +17,6 @@ from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
 _SLOTS = re.compile(r"\bslots=")
-_OF_NODE = ("SLURM_NODEID", "SLURM_PROCID")
 of_accelerate = functools.partial(of_trainer, flavors=(ACCELERATE,))
 of_deepspeed = functools.partial(of_trainer, flavors=(DEEPSPEED,))
 
@@ -148,7 +147,7 @@ def inner_rank(view: View) -> Iterator[LaunchFinding]:
                 + ", or add --rdzv-backend=c10d" * (view.flavor == TORCHRUN),
             )
         return
-    name = next((name for name in _OF_NODE if name in rank.value), None)
+    name = next((name for name in OF_NODE if name in rank.value), None)
     if whole_number(rank.value) is not None:
         why = f"each of {len(placement.nodes)} nodes gets {text}"
     elif name is not None and not inner.on_node and view.flavor.launcher is Launcher.SLURM:

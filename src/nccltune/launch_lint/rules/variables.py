@@ -172,7 +172,7 @@ def values(view: View) -> Iterator[LaunchFinding]:
         if found is None:
             continue
         right = found.right
-        yield error(
+        yield (warning if variable.name.startswith("NCCL_DEBUG") else error)(
             found.id,
             f"{variable.name}={variable.value}: {found.reason}",
             (f"write {variable.name}={right}" if right else f"leave out {variable.name}")
