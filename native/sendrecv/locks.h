@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <thread>
 
 namespace nccltune::sendrecv {
 
@@ -23,6 +24,13 @@ class InlineMutex {
   }
   void lock() {
     if (!try_lock()) Wait();
+  }
+  bool try_lock_until(std::chrono::steady_clock::time_point limit) {
+    while (!try_lock()) {
+      if (std::chrono::steady_clock::now() >= limit) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return true;
   }
   void unlock() {
     if (state_.exchange(State::kFree, std::memory_order_release) == State::kAwaited) {

@@ -17,9 +17,14 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kReceiverWait = std::chrono::seconds(30);
 constexpr auto kReceiverWaitAtExit = std::chrono::seconds(5);
 
+// The watcher has a communicator's lock for moments only. A call of another thread that waits for
+// its peer has it for longer, perhaps for ever.
+constexpr auto kLockWait = std::chrono::seconds(1);
+
 bool AnyUnreceivedSends(const std::vector<std::shared_ptr<Communicator>>& communicators) {
-  return std::ranges::any_of(communicators,
-                             [](const auto& each) { return each->HasUnreceivedSends(); });
+  return std::ranges::any_of(communicators, [limit = Clock::now() + kLockWait](const auto& each) {
+    return each->HasUnreceivedSends(limit);
+  });
 }
 
 void Sleep() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }

@@ -423,8 +423,8 @@ bool Communicator::HasUnreceivedSends(const Peer& peer) const {
          peer.HasUnreceivedSends();
 }
 
-bool Communicator::HasUnreceivedSends() {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
+bool Communicator::HasUnreceivedSends(std::chrono::steady_clock::time_point limit) {
+  const std::unique_lock lock(mutex_, limit);
   return lock.owns_lock() && segment_ != nullptr &&
          std::ranges::any_of(peers_, [&](const auto& each) {
            return each.second != nullptr && HasUnreceivedSends(*each.second);

@@ -103,9 +103,9 @@ class Communicator {
   // thread is in a call. Never waits.
   bool Close();
 
-  // Returns whether a living peer has not yet received a message that copy engines carry. Never
-  // waits: it returns false while another thread is in a call.
-  bool HasUnreceivedSends();
+  // Returns whether a living peer has not yet received a message that copy engines carry. Returns
+  // false if another thread is in a call until `limit`.
+  bool HasUnreceivedSends(std::chrono::steady_clock::time_point limit);
 
   // Returns whether a peer is lost or the communicator has failed. If so, call Failure().
   bool needs_check() const { return needs_check_.load(std::memory_order_relaxed); }

@@ -250,6 +250,31 @@ TEST(LockOrder, IsTheSameForAllGroups) {
   for (const auto& each : comms) EXPECT_TRUE(soft::Soon([&] { return each->Close(); }));
 }
 
+std::chrono::steady_clock::time_point InAMinute() {
+  return std::chrono::steady_clock::now() + std::chrono::minutes(1);
+}
+
+TEST(Communicator, KnowsItsUnreceivedSendsAlsoIfItsLockIsHeldForAMoment) {
+  LocalRanks ranks("held");
+  ranks.Begin();
+  Port* const sends = ranks.sends();
+  ASSERT_NE(sends, nullptr);
+  sends->end->Post(8, 1, 0, MessageDecision::kFetch);
+
+  std::unique_lock call(ranks[0]->mutex());
+  EXPECT_FALSE(ranks[0]->HasUnreceivedSends({})) << "nothing is known, and the limit is over";
+  std::atomic<int> id = 0;
+  bool unreceived = false;
+  std::thread asks([&] {
+    id = gettid();
+    unreceived = ranks[0]->HasUnreceivedSends(InAMinute());
+  });
+  EXPECT_TRUE(soft::Soon([&] { return id != 0 && Sleeps(id); }));
+  call.unlock();
+  asks.join();
+  EXPECT_TRUE(unreceived);
+}
+
 TEST(RetiredCommunicators, AreReleasedWhenPeersHaveReceived) {
   LocalRanks ranks("retired");
   ranks.Begin();
@@ -261,7 +286,7 @@ TEST(RetiredCommunicators, AreReleasedWhenPeersHaveReceived) {
   RetiredCommunicators retired;
   retired.Add(ranks[0]);
   retired.Release(std::chrono::milliseconds(0));
-  EXPECT_TRUE(ranks[0]->HasUnreceivedSends())
+  EXPECT_TRUE(ranks[0]->HasUnreceivedSends(InAMinute()))
       << "it is not released before, also if nobody waits for it";
 
   // The peer takes longer than the patience, but it is alive.
@@ -279,7 +304,7 @@ TEST(RetiredCommunicators, AreReleasedWhenPeersHaveReceived) {
   receives->end->Post(8, 1, 0, MessageDecision::kNative);
   receives->end->SlotOf(number).done.store(FlagValue(number));
   releaser.join();
-  EXPECT_FALSE(ranks[0]->HasUnreceivedSends());
+  EXPECT_FALSE(ranks[0]->HasUnreceivedSends(InAMinute()));
 }
 
 // A send from rank 0 to rank 1.
