@@ -76,6 +76,12 @@ struct ProfilerPointToPointV5 {
   void* parent_group;
 };
 
+// An event of type kProfileKernelLaunch: NCCL launches the kernel of one or several collectives,
+// sends and receives. It stops after the launch; these tasks are reported after that.
+struct ProfilerKernelLaunchV5 {
+  void* stream;
+};
+
 struct ProfilerEventV5 {
   uint64_t type;
   void* parent;
@@ -85,6 +91,7 @@ struct ProfilerEventV5 {
     ProfilerPointToPointV5 point_to_point;
     ProfilerCollectiveCallV5 collective_call;
     ProfilerPointToPointCallV5 point_to_point_call;
+    ProfilerKernelLaunchV5 kernel_launch;
   };
 };
 static_assert(offsetof(ProfilerEventV5, type) == 0);

@@ -26,6 +26,7 @@ struct ProfilerEventV7 {
     ProfilerPointToPointV5 point_to_point;
     ProfilerCollectiveCallV5 collective_call;
     ProfilerPointToPointCallV5 point_to_point_call;
+    ProfilerKernelLaunchV5 kernel_launch;
     ProfilerCopyEngineV6 copy_engine;
   };
 };

@@ -7,7 +7,7 @@ namespace nccltune::cu {
 namespace {
 
 // Returns the oldest CUDA version whose driver has all functions that `caller` requires.
-const char* OldestCuda(Caller caller) { return caller == kBench ? "11.4" : "11.7"; }
+const char* OldestCuda(Caller caller) { return caller == kSendRecv ? "11.7" : "11.4"; }
 
 }  // namespace
 

@@ -95,9 +95,9 @@ inline constexpr int kPosixDescriptor = 1;  // CU_MEM_HANDLE_TYPE_POSIX_FILE_DES
 inline constexpr int kOnDevice = 1;         // CU_MEM_LOCATION_TYPE_DEVICE
 inline constexpr int kReadWrite = 3;        // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 
-// The caller of CUDA: nccltune-bench, the send/receive library, or both. Each caller requires the
-// functions that cuda_functions.inc lists for it. Other functions may be null.
-enum Caller : unsigned { kNobody = 0, kBench = 1, kSendRecv = 2, kBoth = 3 };
+// The caller of CUDA: nccltune-bench, the send/receive library, or both; and the recorder. Each
+// caller requires the functions that cuda_functions.inc lists for it. Other functions may be null.
+enum Caller : unsigned { kNobody = 0, kBench = 1, kSendRecv = 2, kBoth = 3, kRecorder = 4 };
 
 // Pointers to the functions of libcuda, named without the prefix "cu".
 struct Api {

@@ -19,6 +19,7 @@
 #include "common/log.h"
 #include "common/shared_library.h"
 #include "profiler/histogram.h"
+#include "profiler/launch_timer.h"
 #include "profiler/next_profiler.h"
 #include "profiler/recorder.h"
 
@@ -34,7 +35,9 @@ struct Context {
   int* mask = nullptr;
   bool may_get_late_events = false;
   Context* kept_before = nullptr;
-  std::atomic<int> until_clock = 0;  // events until the clock is read again
+  std::atomic<int> until_clock = 0;        // events until the clock is read again
+  std::unique_ptr<LaunchTimer> timer;      // null: no launch is timed
+  std::atomic<bool> is_capturing = false;  // the last call was captured into a CUDA graph
   KnownEvents known;
 };
 
@@ -42,16 +45,17 @@ struct Context {
 // recorder asks for none of them, but another plugin may.
 constinit std::atomic<Context*> kept = nullptr;
 
-// The events from which calls and tasks are counted. Kernels (kProfileKernelChannel) would give
-// times, but cost 4 to 13 % in NCCL 2.31.2 (nccl#2355) and are wrong next to broadcasts
-// (nccl#2368); the host's times are not those of a collective.
+// The events from which calls and tasks are counted. launch_timer.h has why times are not those of
+// NCCL's own kernel events (kProfileKernelChannel).
 template <int version>
 constexpr uint64_t kOwnEvents = abi::kProfileCollective | abi::kProfilePointToPoint |
                                 (version >= 6 ? abi::kProfileCopyEngine : 0);
 
 template <int version>
 uint64_t OwnEvents(const Context& context) {
-  return context.recorder == nullptr ? 0 : kOwnEvents<version>;
+  if (context.recorder == nullptr) return 0;
+  const bool is_timing = version >= 5 && context.recorder->is_timing();
+  return kOwnEvents<version> | (is_timing ? abi::kProfileKernelLaunch : 0);
 }
 
 // The clock is read once in this many counted events, because that costs more than to count one.
@@ -96,6 +100,9 @@ void Begin(void** context, const NextProfiler::InitArguments& arguments) {
                                              .rank = arguments.rank,
                                              .device = CurrentDevice(),
                                              .interface_version = version});
+    if constexpr (version >= 5) {
+      made->timer = made->recorder->MakeTimer(arguments.communicator_id + uint64_t(arguments.rank));
+    }
   } else if (made->next == nullptr) {
     return;  // StartEvent and Finalize ignore a null context
   }
@@ -170,7 +177,7 @@ Event EventOf(uint64_t type, const Passed& passed) {
 }
 
 // Not inline: nearly all events are known, and their code stays short.
-__attribute__((noinline)) void CountUnknown(Context* context, const Event& event) {
+__attribute__((noinline)) Slot* CountUnknown(Context* context, const Event& event) {
   WordTable& table = context->recorder->words();
   Call call = {.flags = event.flags,
                .function = table.NumberOf(event.function),
@@ -181,19 +188,31 @@ __attribute__((noinline)) void CountUnknown(Context* context, const Event& event
   const uint64_t type_bytes = table.TypeBytes(call.type);
   if (type_bytes == 0) {
     context->histogram->Lose(1, 0);  // a type of a newer NCCL
-    return;
+    return nullptr;
   }
   call.bytes = event.count * type_bytes;
-  auto* const count = context->histogram->Add(call);
-  if (count != nullptr) context->known.Keep(event, count);
+  Slot* const row = context->histogram->Add(call);
+  if (row != nullptr) context->known.Keep(event, row);
+  return row;
+}
+
+void Time(Context* context, const Event& event, Slot* row) {
+  if ((event.flags & kTask) == 0) {
+    context->timer->EndTasks();
+    context->is_capturing.store((event.flags & kCaptured) != 0, std::memory_order_relaxed);
+  } else if ((event.flags & kCopyEngine) == 0) {
+    context->timer->AddTask(row);
+  }
 }
 
 void Count(Context* context, const Event& event) {
-  if (auto* const count = context->known.Find(event)) {
-    count->fetch_add(1, std::memory_order_relaxed);
+  Slot* row = context->known.Find(event);
+  if (row != nullptr) {
+    row->count.fetch_add(1, std::memory_order_relaxed);
   } else {
-    CountUnknown(context, event);
+    row = CountUnknown(context, event);
   }
+  if (context->timer != nullptr) Time(context, event, row);
   // Threads may overwrite each other's number: the clock is then read a little earlier or later.
   const int left = context->until_clock.load(std::memory_order_relaxed);
   context->until_clock.store(left > 0 ? left - 1 : kEventsPerClock - 1, std::memory_order_relaxed);
@@ -206,6 +225,14 @@ abi::Result StartEvent(void* context_pointer, void** handle, Passed* event) {
   auto* const context = static_cast<Context*>(context_pointer);
   if (context == nullptr) return abi::kSuccess;
   const uint64_t type = event->type;
+  if constexpr (version >= 5) {
+    if (type == abi::kProfileKernelLaunch && context->timer != nullptr) {
+      if (!context->is_capturing.load(std::memory_order_relaxed)) {
+        *handle = context->timer->Start(event->kernel_launch.stream);
+      }
+      return abi::kSuccess;
+    }
+  }
   if (context->recorder != nullptr) {
     const Event counted = EventOf(type, *event);
     if (counted.function != nullptr) Contain([&] { Count(context, counted); });
@@ -238,8 +265,10 @@ abi::Result StartEvent(void* context_pointer, void** handle, Passed* event) {
 template <int version>
 abi::Result StopEvent(void* handle) {
   const NextProfiler* const next = next_of_version[version].load(std::memory_order_relaxed);
-  if (next == nullptr || handle == nullptr || handle == &group_without_handle) return abi::kSuccess;
-  return next->Stop(handle);
+  if (handle == nullptr || handle == &group_without_handle) return abi::kSuccess;
+  if (next != nullptr) return next->Stop(handle);
+  LaunchTimer::Stop(handle);  // no other event has a handle then
+  return abi::kSuccess;
 }
 
 template <int version>
@@ -255,6 +284,7 @@ abi::Result Finalize(void* context_pointer) {
   if (context->next != nullptr && context->next_context != nullptr) {
     context->next->Finalize(context->next_context);
   }
+  context->timer.reset();  // adds what it knows to the histogram
   if (context->recorder != nullptr) {
     Contain([&] { context->recorder->End(context->histogram); });
   }

@@ -72,6 +72,16 @@ uint8_t WordTable::NumberOf(const char* word) {
   return number;
 }
 
+Durations* Slot::TheDurations() {
+  Durations* found = durations.load(std::memory_order_acquire);
+  if (found != nullptr) return found;
+  std::unique_ptr<Durations> made(new (std::nothrow) Durations());
+  if (made != nullptr && durations.compare_exchange_strong(found, made.get())) {
+    found = made.release();
+  }
+  return found;
+}
+
 uint64_t Histogram::Pack(const Call& call) {
   uint64_t key = 1;  // with the shifts below: no key is 0 or kClaimed
   for (const uint8_t member :
@@ -92,7 +102,7 @@ Call Histogram::Unpack(uint64_t key, uint64_t bytes) {
   return call;
 }
 
-Histogram::Slot* Histogram::AddTo(Slot* slots, size_t size, const Call& call, uint64_t count) {
+Slot* Histogram::AddTo(Slot* slots, size_t size, const Call& call, uint64_t count) {
   const uint64_t key = Pack(call);
   const uint64_t hash = Mixed(key, call.bytes);
   const size_t last = size / kBucket - 1;
@@ -130,8 +140,8 @@ Histogram::Slot* Histogram::AddTo(Slot* slots, size_t size, const Call& call, ui
   }
 }
 
-std::atomic<uint64_t>* Histogram::Add(const Call& call, uint64_t count, uint64_t total) {
-  if (Slot* const slot = AddTo(exact_.data(), exact_.size(), call, count)) return &slot->count;
+Slot* Histogram::Add(const Call& call, uint64_t count, uint64_t total) {
+  if (Slot* const slot = AddTo(exact_.data(), exact_.size(), call, count)) return slot;
   AddRounded({.flags = call.flags, .function = call.function, .bytes = std::bit_floor(call.bytes)},
              count, total);
   return nullptr;
@@ -159,8 +169,9 @@ void Histogram::Add(const Histogram& other) {
   other.ForEach([this](const Row& row) {
     if (row.rounded) {
       AddRounded(row.call, row.count, row.total);
-    } else {
-      Add(row.call, row.count, row.total);
+    } else if (Slot* const slot = Add(row.call, row.count, row.total)) {
+      Durations* const own = row.durations == nullptr ? nullptr : slot->TheDurations();
+      if (own != nullptr) own->Add(*row.durations);
     }
   });
   Lose(other.lost_calls(), other.lost_bytes());

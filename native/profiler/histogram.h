@@ -14,6 +14,8 @@
 #include <memory>
 #include <mutex>
 
+#include "profiler/durations.h"
+
 namespace nccltune::profiler {
 
 // The words that NCCL passes, such as "AllReduce" or "ncclFloat32", by small numbers. 0 stands for
@@ -78,38 +80,57 @@ struct Event {
   bool operator==(const Event&) const = default;
 };
 
-// The counts of earlier events of one communicator: no text is read for an event that is like one
+// A row while it is counted.
+struct Slot {
+  Slot() = default;
+  ~Slot() { delete durations.load(std::memory_order_acquire); }
+  Slot(const Slot&) = delete;
+  Slot& operator=(const Slot&) = delete;
+
+  // Returns the durations, which the first call makes; null without memory.
+  Durations* TheDurations();
+  void AddDuration(uint64_t ns) {
+    if (Durations* const found = TheDurations()) found->Add(ns);
+  }
+
+  std::atomic<uint64_t> key = 0;  // 0: free; kClaimed: `bytes` is being written
+  std::atomic<uint64_t> bytes = 0;
+  std::atomic<uint64_t> count = 0;
+  std::atomic<Durations*> durations = nullptr;
+};
+
+// The rows of earlier events of one communicator: no text is read for an event that is like one
 // of them. An entry is made once and not changed any more, so that any number of threads may use
 // it; a CUDA graph reports its tasks in a thread of the driver. NCCL's words are constants, which
 // stay where they are as long as its communicators.
 class KnownEvents {
  public:
-  // Returns the count of such events; null if it is not known.
-  std::atomic<uint64_t>* Find(const Event& event) const {
+  // Returns the row of such events; null if it is not known.
+  Slot* Find(const Event& event) const {
     for (size_t place = Place(event), end = place + kTries; place != end; ++place) {
       const Entry& entry = entries_[place];
-      std::atomic<uint64_t>* const count = entry.count.load(std::memory_order_acquire);
-      if (count == nullptr || entry.event == event) return count;
+      Slot* const row = entry.row.load(std::memory_order_acquire);
+      if (row == nullptr || entry.event == event) return row;
     }
     return nullptr;
   }
 
   // Makes an event known, if there is a free entry.
-  void Keep(const Event& event, std::atomic<uint64_t>* count) {
+  void Keep(const Event& event, Slot* row) {
     for (size_t place = Place(event), end = place + kTries; place != end; ++place) {
       Entry& entry = entries_[place];
       if (entry.is_claimed.load(std::memory_order_relaxed) || entry.is_claimed.exchange(true)) {
         continue;
       }
       entry.event = event;
-      entry.count.store(count, std::memory_order_release);
+      entry.row.store(row, std::memory_order_release);
       return;
     }
   }
 
  private:
   struct alignas(64) Entry {
-    std::atomic<std::atomic<uint64_t>*> count = nullptr;  // null: `event` may be being written
+    std::atomic<Slot*> row = nullptr;  // null: `event` may be being written
     Event event;
     std::atomic<bool> is_claimed = false;
   };
@@ -129,8 +150,9 @@ class KnownEvents {
 struct Row {
   Call call;
   bool rounded;  // call.bytes is the power of two; type, algorithm, protocol, channels are unknown
-  uint64_t count;  // of calls
-  uint64_t total;  // bytes of all of them
+  uint64_t count;              // of calls
+  uint64_t total;              // bytes of all of them
+  const Durations* durations;  // null: none was timed
 };
 
 class Histogram {
@@ -143,9 +165,8 @@ class Histogram {
   Histogram(const Histogram&) = delete;
   Histogram& operator=(const Histogram&) = delete;
 
-  // Returns the count of such calls, to which more may be added; null if they have no row of
-  // their own.
-  std::atomic<uint64_t>* Add(const Call& call) { return Add(call, 1, call.bytes); }
+  // Returns the row of such calls, to which more may be added; null if they have none of their own.
+  Slot* Add(const Call& call) { return Add(call, 1, call.bytes); }
   // Adds the calls that `other` has now.
   void Add(const Histogram& other);
 
@@ -167,18 +188,13 @@ class Histogram {
   }
 
  private:
-  struct Slot {
-    std::atomic<uint64_t> key = 0;  // 0: free; kClaimed: `bytes` is being written
-    std::atomic<uint64_t> bytes = 0;
-    std::atomic<uint64_t> count = 0;
-  };
   struct RoundedSlots {
     std::array<Slot, kRoundedRows> slots;
     std::array<std::atomic<uint64_t>, kRoundedRows> totals{};  // bytes
   };
   static constexpr uint64_t kClaimed = 1;
 
-  std::atomic<uint64_t>* Add(const Call& call, uint64_t count, uint64_t total);
+  Slot* Add(const Call& call, uint64_t count, uint64_t total);
   void AddRounded(const Call& call, uint64_t count, uint64_t total);
   // Returns the slot of a call after adding to it; null if there is no place.
   static Slot* AddTo(Slot* slots, size_t size, const Call& call, uint64_t count);
@@ -193,7 +209,8 @@ class Histogram {
     const Call call = Unpack(key, slot.bytes.load(std::memory_order_relaxed));
     const bool rounded = total != nullptr;
     use(Row{call, rounded, count,
-            rounded ? total->load(std::memory_order_relaxed) : call.bytes * count});
+            rounded ? total->load(std::memory_order_relaxed) : call.bytes * count,
+            slot.durations.load(std::memory_order_acquire)});
   }
 
   std::array<Slot, kExactRows> exact_;

@@ -41,6 +41,21 @@ void AppendMember(std::string* out, std::string_view name, uint64_t value) {
   *out += ",\"" + std::string(name) + "\":" + std::to_string(value);
 }
 
+void AppendDurations(std::string* out, const Durations& durations) {
+  *out += ",\"timed\":{\"total_ns\":" + std::to_string(durations.total_ns());
+  AppendMember(out, "least_ns", durations.least_ns());
+  AppendMember(out, "most_ns", durations.most_ns());
+  *out += ",\"bins\":[";
+  const char* separator = "";
+  for (size_t bin = 0; bin < Durations::kBins; ++bin) {
+    if (const uint32_t number = durations.InBin(bin)) {
+      *out += separator + ('[' + std::to_string(bin)) + ',' + std::to_string(number) + ']';
+      separator = ",";
+    }
+  }
+  *out += "]}";
+}
+
 void AppendRow(std::string* out, const Row& row, const WordTable& words) {
   const Call& call = row.call;
   *out += "\n{\"function\":";
@@ -59,6 +74,7 @@ void AppendRow(std::string* out, const Row& row, const WordTable& words) {
   if ((call.flags & kCaptured) != 0) *out += ",\"captured\":true";
   if ((call.flags & kSymmetric) != 0) *out += ",\"symmetric\":true";
   if ((call.flags & kCopyEngine) != 0) *out += ",\"copy_engine\":true";
+  if (row.durations != nullptr) AppendDurations(out, *row.durations);
   *out += '}';
 }
 
@@ -119,6 +135,8 @@ std::string RecordText(const Record& record, const WordTable& words) {
   AppendMember(&text, "started", static_cast<uint64_t>(record.started));
   AppendMember(&text, "written", static_cast<uint64_t>(std::time(nullptr)));
   text += record.ended ? ",\"ended\":true" : ",\"ended\":false";
+  if (record.timed_one_in != 0) AppendMember(&text, "timed_one_in", uint64_t{record.timed_one_in});
+  if (!record.untimed.empty()) AppendMember(&text, "untimed", record.untimed);
   AppendMember(&text, "lost_communicators", record.lost.communicators);
   AppendMember(&text, "lost_calls", record.lost.calls);
   AppendMember(&text, "lost_bytes", record.lost.bytes);

@@ -53,7 +53,9 @@ struct Record {
   pid_t pid = 0;
   std::string nccl;  // version; empty: unknown
   time_t started = 0;
-  bool ended = false;  // the process: no call can follow
+  bool ended = false;         // the process: no call can follow
+  uint32_t timed_one_in = 0;  // launch; 0: no times were asked for
+  std::string untimed;        // why there are none, or no more
   LostCalls lost;
   std::vector<const RecordedCommunicator*> communicators;
 };

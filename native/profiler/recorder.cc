@@ -53,6 +53,8 @@ void Recorder::Open(const Log& log) {
   is_open_ = true;
   std::vector<std::string> problems;
   every_ = static_cast<time_t>(ReadNumber(SettingId::kRecordEvery, &problems).value_or(0));
+  nccl_ = LoadedNccl(reinterpret_cast<const void*>(log_));
+  DecideTimes(log, &problems);
   for (const std::string& problem : problems) log.Warn(problem);
   const std::string error = file_.Open(folder_setting_, pid_);
   has_warned_ = !error.empty();
@@ -64,15 +66,41 @@ void Recorder::Open(const Log& log) {
              (every_ > 0 ? ", every " + std::to_string(every_) + " s and at the end"
                          : std::string(", at the end")));
   }
-  nccl_ = LoadedNccl(reinterpret_cast<const void*>(log_));
   started_ = std::time(nullptr);
   next_write_ = every_ > 0 ? Now() + every_ : kNever;
   next_check_ = Now() + std::min(kCheckSeconds, every_ > 0 ? every_ : kCheckSeconds);
 }
 
+void Recorder::DecideTimes(const Log& log, std::vector<std::string>* problems) {
+  one_in_ = static_cast<uint32_t>(ReadNumber(SettingId::kRecordTimes, problems).value_or(0));
+  if (one_in_ == 0) return;
+  if (!nccl_ || !ReportsLaunches(*nccl_)) {
+    untimed_ =
+        "times were not tried with NCCL " + (nccl_ ? ToString(*nccl_) : "of unknown version");
+  } else if (!ReadPath(SettingId::kRecordNext).empty()) {
+    untimed_ = "NCCLTUNE_RECORD_NEXT names another profiler";  // handles are then the other's
+  } else {
+    untimed_ = cu::Load(cu::kRecorder, &cuda_);
+  }
+  is_timing_ = untimed_.empty();
+  if (!is_timing_) log.Warn("NCCLTUNE_RECORD_TIMES: no times: " + untimed_);
+}
+
+std::unique_ptr<LaunchTimer> Recorder::MakeTimer(uint64_t seed) {
+  if (!is_timing_) return nullptr;
+  return LaunchTimer::Make(cuda_, one_in_, seed, &is_untimed_);
+}
+
 Histogram* Recorder::Begin(CommunicatorFacts facts) {
   const std::scoped_lock lock(mutex_);
   if (Now() >= next_write_) Write(/*ended=*/false);  // what an End put off, before it is overtaken
+  // NCCL launches the kernels of such ranks between barriers, and calls no CUDA there.
+  const bool has_other_rank = std::ranges::any_of(running_, [&facts](const auto& item) {
+    return item->facts.id == facts.id && item->facts.rank != facts.rank;
+  });
+  if (has_other_rank && is_timing_ && !is_untimed_.exchange(true)) {
+    untimed_ = "a communicator has several ranks in this process";
+  }
   running_.push_back(std::make_unique<RecordedCommunicator>());
   running_.back()->facts = std::move(facts);
   return &running_.back()->histogram;
@@ -127,6 +155,8 @@ void Recorder::Write(bool ended) {
   record.pid = pid_;
   record.started = started_;
   record.ended = ended;
+  record.timed_one_in = one_in_;
+  record.untimed = untimed_;
   record.lost = lost_;
   if (nccl_) record.nccl = ToString(*nccl_);
   for (const auto* const list : {&ended_, &running_}) {

@@ -4,7 +4,9 @@
 //
 // The files of this folder:
 //   adapters        the exported function tables, one for each interface version
+//   durations       how long tasks took that are alike
 //   histogram       counts the calls of a communicator
+//   launch_timer    times some of NCCL's kernels
 //   next_profiler   passes events on to another profiler plugin
 //   record_file     the text of the file, and its folder
 //   recorder        the state of the process, and when the file is written
@@ -25,9 +27,11 @@
 #include <vector>
 
 #include "abi/nccl_types.h"
+#include "common/cuda_api.h"
 #include "common/log.h"
 #include "common/nccl_version.h"
 #include "profiler/histogram.h"
+#include "profiler/launch_timer.h"
 #include "profiler/record_file.h"
 
 namespace nccltune::profiler {
@@ -77,6 +81,11 @@ class Recorder {
 
   WordTable& words() { return words_; }
 
+  // Whether launches are timed. Does not change.
+  bool is_timing() const { return is_timing_; }
+  // Returns the timer of a communicator; null if its launches are not timed.
+  std::unique_ptr<LaunchTimer> MakeTimer(uint64_t seed);
+
   // Writes the file if that is due or asked for. Costs a read of the clock otherwise.
   void CheckTime() {
     timespec now{};
@@ -92,6 +101,7 @@ class Recorder {
   Recorder();
 
   void Open(const Log& log);
+  void DecideTimes(const Log& log, std::vector<std::string>* problems);
   void CheckFile(time_t now);
   void Write(bool ended);  // needs mutex_
 
@@ -99,6 +109,10 @@ class Recorder {
   const std::string folder_setting_;
   WordTable words_;
   std::atomic<time_t> next_check_ = 0;
+  uint32_t one_in_ = 0;  // this and the next two are set by the first Open
+  cu::Api cuda_;
+  bool is_timing_ = false;
+  std::atomic<bool> is_untimed_ = false;  // no launch is timed any more
 
   OwnedMutex mutex_;  // of all members below
   abi::LogFunction log_ = nullptr;
@@ -108,6 +122,7 @@ class Recorder {
   time_t last_write_ = 0;
   time_t started_ = 0;
   std::optional<NcclVersion> nccl_;
+  std::string untimed_;  // why
   bool is_open_ = false;
   bool has_warned_ = false;
   std::vector<std::unique_ptr<RecordedCommunicator>> running_;

@@ -165,7 +165,7 @@ TEST(KnownEvents, EveryMemberTellsEventsApart) {
   events[2].function = events[3].type = events[4].algorithm = events[5].protocol = "other";
   events[6].flags = events[7].channels = 2;
   KnownEvents known;
-  std::vector<std::atomic<uint64_t>> counts(events.size());
+  std::vector<Slot> counts(events.size());
   for (size_t i = 0; i < events.size(); ++i) {
     EXPECT_EQ(known.Find(events[i]), nullptr) << i;
     known.Keep(events[i], &counts[i]);
@@ -176,7 +176,7 @@ TEST(KnownEvents, EveryMemberTellsEventsApart) {
 TEST(KnownEvents, ThreadsFindTheirOwnCountsOrNone) {
   static constexpr size_t kEvents = 1000;  // far more than have an entry
   KnownEvents known;
-  std::vector<std::atomic<uint64_t>> counts(kEvents);
+  std::vector<Slot> counts(kEvents);
   std::atomic<int> found = 0;
   std::atomic<int> wrong = 0;
   {
@@ -187,7 +187,7 @@ TEST(KnownEvents, ThreadsFindTheirOwnCountsOrNone) {
         for (int i = 0; i < 20000; ++i) {
           const size_t number = random() % kEvents;
           const Event event = {.count = number * 4096, .function = "AllReduce"};
-          std::atomic<uint64_t>* const count = known.Find(event);
+          Slot* const count = known.Find(event);
           if (count == nullptr) known.Keep(event, &counts[number]);
           if (count == nullptr) continue;
           ++found;

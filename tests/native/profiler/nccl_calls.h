@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +33,7 @@ struct ProgramCall {
   bool IsPointToPoint() const {
     return std::string(function) == "Send" || std::string(function) == "Recv";
   }
+  bool HasKernel() const { return run == kKernel || run == kSymmetric; }
 };
 
 template <typename Profiler>
@@ -99,12 +101,51 @@ class PlayedCommunicator {
   abi::Result result() const { return result_; }
   void* context() const { return context_; }
 
-  void Play(const ProgramCall& call) {
+  // `run` is what happens on the GPU when the kernel is launched.
+  void Play(const ProgramCall& call, const std::function<void()>& run = [] {}) {
+    PlayCall(call, [&](void* of_call) {
+      PlayLaunch(call, run);
+      PlayTasks(call, of_call);
+    });
+  }
+
+  // Calls of one group, whose kernel is one. NCCL calls the group of the first alone.
+  void PlayTogether(const std::vector<ProgramCall>& calls, const std::function<void()>& run) {
+    for (const ProgramCall& call : calls) PlayCall(call, [](void*) {});
+    PlayLaunch(calls.front(), run);
+    for (const ProgramCall& call : calls) PlayTasks(call);
+  }
+
+  // NCCL launches the kernel of a call, once also for a graph.
+  void PlayLaunch(const ProgramCall& call, const std::function<void()>& run, bool stops = true) {
+    if (!call.HasKernel()) return;
+    void* launch = nullptr;
+    if constexpr (kVersion >= 5) {
+      if ((mask_ & abi::kProfileKernelLaunch) != 0) {
+        launch = Start(abi::kProfileKernelLaunch, nullptr,
+                       [](Event* event) { event->kernel_launch.stream = &nccls_mask; });
+      }
+    }
+    run();
+    if (stops) Stop(launch);
+  }
+
+  // Then it reports the tasks, which for a graph happens at each replay.
+  void PlayTasks(const ProgramCall& call, void* of_call = nullptr) {
+    for (int replay = 0; call.HasKernel() && replay < call.replays; ++replay) {
+      PlayTask(call, mask_, of_call);
+    }
+  }
+
+ private:
+  template <typename Launch>
+  void PlayCall(const ProgramCall& call, const Launch& launch) {
     using namespace abi;
     constexpr uint64_t kBelow =
         kProfileProxyOp | kProfileProxyStep | kProfileKernelChannel | kProfileNetPlugin;
     const bool p2p = call.IsPointToPoint();
     const auto mask = static_cast<uint64_t>(__atomic_load_n(&nccls_mask, __ATOMIC_RELAXED));
+    mask_ = mask;
     void* group_call = nullptr;
     void* of_call = nullptr;
     if constexpr (kVersion >= 5) {
@@ -139,13 +180,10 @@ class PlayedCommunicator {
         }
       }
     }
-    if (call.run == ProgramCall::kKernel || call.run == ProgramCall::kSymmetric) {
-      for (int replay = 0; replay < call.replays; ++replay) PlayTask(call, mask, of_call);
-    }
+    launch(of_call);
     Stop(group_call);
   }
 
- private:
   void PlayTask(const ProgramCall& call, uint64_t mask, void* of_call) {
     using namespace abi;
     constexpr uint64_t kBelow =
@@ -226,6 +264,7 @@ class PlayedCommunicator {
   const Profiler* table_ = nullptr;
   void* context_ = nullptr;
   abi::Result result_ = abi::kSuccess;
+  uint64_t mask_ = 0;  // when the program made the last call
 };
 
 }  // namespace nccltune::profiler
