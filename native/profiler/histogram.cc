@@ -72,7 +72,7 @@ uint8_t WordTable::NumberOf(const char* word) {
   return number;
 }
 
-Durations* Slot::TheDurations() {
+Durations* Slot::MadeDurations() {
   Durations* found = durations.load(std::memory_order_acquire);
   if (found != nullptr) return found;
   std::unique_ptr<Durations> made(new (std::nothrow) Durations());
@@ -80,6 +80,20 @@ Durations* Slot::TheDurations() {
     found = made.release();
   }
   return found;
+}
+
+void Slot::AddDuration(uint64_t ns) {
+  Durations* const own = MadeDurations();
+  if (own == nullptr) return;
+  own->total_ns.fetch_add(ns, std::memory_order_relaxed);
+  own->bins[Durations::BinOf(ns)].fetch_add(1, std::memory_order_relaxed);
+}
+
+void Slot::Add(const Durations& other) {
+  Durations* const own = MadeDurations();
+  if (own == nullptr) return;
+  own->total_ns.fetch_add(other.total_ns, std::memory_order_relaxed);
+  for (size_t bin = 0; bin < Durations::kBins; ++bin) own->bins[bin] += other.bins[bin];
 }
 
 uint64_t Histogram::Pack(const Call& call) {
@@ -170,8 +184,7 @@ void Histogram::Add(const Histogram& other) {
     if (row.rounded) {
       AddRounded(row.call, row.count, row.total);
     } else if (Slot* const slot = Add(row.call, row.count, row.total)) {
-      Durations* const own = row.durations == nullptr ? nullptr : slot->TheDurations();
-      if (own != nullptr) own->Add(*row.durations);
+      if (row.durations != nullptr) slot->Add(*row.durations);
     }
   });
   Lose(other.lost_calls(), other.lost_bytes());

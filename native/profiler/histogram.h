@@ -6,6 +6,7 @@
 #ifndef NCCLTUNE_PROFILER_HISTOGRAM_H_
 #define NCCLTUNE_PROFILER_HISTOGRAM_H_
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -13,8 +14,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-
-#include "profiler/durations.h"
 
 namespace nccltune::profiler {
 
@@ -80,6 +79,21 @@ struct Event {
   bool operator==(const Event&) const = default;
 };
 
+// The durations of timed tasks that are alike: their sum, and how many each bin has. Any number of
+// threads may add some while others read.
+struct Durations {
+  // Four bins for each power of two: bin b begins at (4 + b % 4) << (b / 4 + 7) ns, the first at
+  // 512. The first has all shorter durations too, and the last all from 7.5 s on.
+  static constexpr size_t kBins = 96;
+  static constexpr size_t BinOf(uint64_t ns) {
+    const auto width = static_cast<unsigned>(std::bit_width(ns | 512U));
+    return ns < 512 ? 0 : std::min(size_t{width - 10} * 4 + (ns >> (width - 3) & 3U), kBins - 1);
+  }
+
+  std::atomic<uint64_t> total_ns = 0;
+  std::array<std::atomic<uint32_t>, kBins> bins{};
+};
+
 // A row while it is counted.
 struct Slot {
   Slot() = default;
@@ -87,16 +101,16 @@ struct Slot {
   Slot(const Slot&) = delete;
   Slot& operator=(const Slot&) = delete;
 
-  // Returns the durations, which the first call makes; null without memory.
-  Durations* TheDurations();
-  void AddDuration(uint64_t ns) {
-    if (Durations* const found = TheDurations()) found->Add(ns);
-  }
+  void AddDuration(uint64_t ns);
+  void Add(const Durations& other);
 
   std::atomic<uint64_t> key = 0;  // 0: free; kClaimed: `bytes` is being written
   std::atomic<uint64_t> bytes = 0;
   std::atomic<uint64_t> count = 0;
-  std::atomic<Durations*> durations = nullptr;
+  std::atomic<Durations*> durations = nullptr;  // made when they are needed
+
+ private:
+  Durations* MadeDurations();  // null without memory
 };
 
 // The rows of earlier events of one communicator: no text is read for an event that is like one

@@ -42,13 +42,11 @@ void AppendMember(std::string* out, std::string_view name, uint64_t value) {
 }
 
 void AppendDurations(std::string* out, const Durations& durations) {
-  *out += ",\"timed\":{\"total_ns\":" + std::to_string(durations.total_ns());
-  AppendMember(out, "least_ns", durations.least_ns());
-  AppendMember(out, "most_ns", durations.most_ns());
+  *out += ",\"timed\":{\"total_ns\":" + std::to_string(durations.total_ns.load());
   *out += ",\"bins\":[";
   const char* separator = "";
   for (size_t bin = 0; bin < Durations::kBins; ++bin) {
-    if (const uint32_t number = durations.InBin(bin)) {
+    if (const uint32_t number = durations.bins[bin]) {
       *out += separator + ('[' + std::to_string(bin)) + ',' + std::to_string(number) + ']';
       separator = ",";
     }

@@ -4,7 +4,6 @@
 //
 // The files of this folder:
 //   adapters        the exported function tables, one for each interface version
-//   durations       how long tasks took that are alike
 //   histogram       counts the calls of a communicator
 //   launch_timer    times some of NCCL's kernels
 //   next_profiler   passes events on to another profiler plugin

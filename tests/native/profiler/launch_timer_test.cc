@@ -11,64 +11,60 @@
 #include <vector>
 
 #include "events_double.h"
-#include "log_line.h"
 #include "recorded.h"
 #include "testing.h"
 
 namespace nccltune::profiler {
 namespace {
 
-GpuDouble* LoadGpu() {
-  void* const library = dlopen(EVENTS_DOUBLE, RTLD_NOW | RTLD_GLOBAL);
-  return reinterpret_cast<GpuDouble* (*)()>(dlsym(library, "the_gpu_double"))();
-}
+// "AllReduce 4096: TIMED of COUNT, NS ns, bins BIN ..." of each row with times.
+using Times = std::vector<std::string>;
 
-// "AllReduce 4096 TIMED NS LEAST MOST BINS" of each row of tasks with times.
-std::vector<std::string> TimesOf(const json::Value& file) {
-  std::vector<std::string> found;
+Times TimesOf(const json::Value& file) {
+  Times found;
   for (const json::Value& communicator : *file.Find("communicators")->AsArray()) {
-    for (const char* const list : {"calls", "tasks"}) {
-      for (const json::Value& row : *communicator.Find(list)->AsArray()) {
-        const json::Value* const timed = row.Find("timed");
-        if (timed == nullptr) continue;
-        int64_t number = 0;
-        std::string bins;
-        for (const json::Value& bin : *timed->Find("bins")->AsArray()) {
-          number += *bin.AsArray()->at(1).AsInt();
-          bins += " " + std::to_string(*bin.AsArray()->at(0).AsInt());
-        }
-        found.push_back(*row.Find("function")->AsString() + " " +
-                        std::to_string(Int(row, "bytes")) + ": " + std::to_string(number) + " of " +
-                        std::to_string(Int(row, "count")) + ", " +
-                        std::to_string(Int(*timed, "total_ns")) + " ns, " +
-                        std::to_string(Int(*timed, "least_ns")) + " to " +
-                        std::to_string(Int(*timed, "most_ns")) + ", bins" + bins);
+    for (const json::Value& row : *communicator.Find("tasks")->AsArray()) {
+      const json::Value* const timed = row.Find("timed");
+      if (timed == nullptr) continue;
+      int64_t number = 0;
+      std::string bins;
+      for (const json::Value& bin : *timed->Find("bins")->AsArray()) {
+        number += *bin.AsArray()->at(1).AsInt();
+        bins += " " + std::to_string(*bin.AsArray()->at(0).AsInt());
       }
+      found.push_back(*row.Find("function")->AsString() + " " + std::to_string(Int(row, "bytes")) +
+                      ": " + std::to_string(number) + " of " + std::to_string(Int(row, "count")) +
+                      ", " + std::to_string(Int(*timed, "total_ns")) + " ns, bins" + bins);
     }
   }
   std::sort(found.begin(), found.end());
   return found;
 }
-using Times = std::vector<std::string>;
 
 template <typename Profiler>
 class Timed : public Recorded {
  protected:
   using Communicator = PlayedCommunicator<Profiler>;
+  using Body = std::function<void(Communicator*, GpuDouble*)>;
 
-  // Plays in a child; fails if events remain, or if a capture would have ended.
-  int Play(const char* one_in, const std::function<void(Communicator*, GpuDouble*)>& body) {
+  // Plays in a child and returns its file. No event may remain, and no capture may have ended.
+  json::Value Play(
+      const char* one_in, const Body& body, const Body& prepare = [](auto*, auto*) {}) {
     variables_.Set("NCCLTUNE_RECORD_TIMES", one_in);
-    return InChild([&] {
-      GpuDouble* const gpu = LoadGpu();
-      {
-        Communicator communicator(PROFILER_PLUGIN, "all", 8, 3);
-        body(&communicator, gpu);
-        gpu->is_behind = false;
-      }
-      if (gpu->mode != 0) return 3;
-      return gpu->events != 0 ? 1 : gpu->forbidden != 0 ? 2 : 0;
-    });
+    fs::remove_all(records());
+    EXPECT_EQ(InChild([&] {
+                void* const library = dlopen(EVENTS_DOUBLE, RTLD_NOW | RTLD_GLOBAL);
+                auto* const gpu = static_cast<GpuDouble*>(dlsym(library, "the_gpu_double"));
+                prepare(nullptr, gpu);
+                {
+                  Communicator communicator(PROFILER_PLUGIN, "all", 8, 3);
+                  body(&communicator, gpu);
+                  gpu->is_behind = false;
+                }
+                return gpu->mode + gpu->events + gpu->forbidden;
+              }),
+              0);
+    return OnlyFile();
   }
 };
 using WithLaunches = testing::Types<abi::ProfilerV5, abi::ProfilerV6, abi::ProfilerV7>;
@@ -79,154 +75,112 @@ auto Running(GpuDouble* gpu, int64_t ns) {
 }
 
 TYPED_TEST(Timed, EachKernelIsTimedAndNothingElse) {
-  ASSERT_EQ(
-      this->Play("1",
-                 [](auto* communicator, GpuDouble* gpu) {
-                   for (int64_t us = 1; us <= 3; ++us) {
-                     communicator->Play({.count = 1024}, Running(gpu, 10'000 * us));
-                     gpu->now_ns += 1'000'000;  // between the kernels
-                     communicator->Play({.function = "AllGather", .count = 512}, Running(gpu, 400));
-                   }
-                   const auto longer = Running(gpu, 9'000'000);
-                   communicator->Play({.count = 1024, .captured = true, .replays = 2}, longer);
-                   for (const auto run : {ProgramCall::kCopyEngine, ProgramCall::kUnreported}) {
-                     communicator->Play({.count = 1024, .run = run}, longer);
-                   }
-                   communicator->Play({.function = "Recv", .count = 8}, Running(gpu, 2048));
-                 }),
-      0);
-  const json::Value file = this->OnlyFile();
+  const json::Value file = this->Play("1", [](auto* nccl, GpuDouble* gpu) {
+    for (int64_t us = 1; us <= 3; ++us) {
+      nccl->Play({.count = 1024}, Running(gpu, 10'000 * us));
+      gpu->now_ns += 1'000'000;  // between the kernels
+      nccl->Play({.function = "AllGather", .count = 512}, Running(gpu, 400));
+    }
+    nccl->Play({.count = 1024, .captured = true, .replays = 2}, Running(gpu, 9'000'000));
+    for (const auto run : {ProgramCall::kCopyEngine, ProgramCall::kUnreported}) {
+      nccl->Play({.count = 1024, .run = run}, Running(gpu, 9'000'000));
+    }
+    nccl->Play({.function = "Recv", .count = 8}, Running(gpu, 2048));
+  });
   // A replay of a graph is counted, but not timed.
-  EXPECT_EQ(TimesOf(file), (Times{"AllGather 2048: 3 of 3, 1200 ns, 400 to 400, bins 0",
-                                  "AllReduce 4096: 3 of 5, 60000 ns, 10000 to 30000, bins 16 20 23",
-                                  "Recv 32: 1 of 1, 2048 ns, 2048 to 2048, bins 8"}));
+  EXPECT_EQ(TimesOf(file), (Times{"AllGather 2048: 3 of 3, 1200 ns, bins 0",
+                                  "AllReduce 4096: 3 of 5, 60000 ns, bins 16 20 23",
+                                  "Recv 32: 1 of 1, 2048 ns, bins 8"}));
   EXPECT_EQ(Int(file, "timed_one_in"), 1);
   EXPECT_EQ(file.Find("untimed"), nullptr);
 }
 
 TYPED_TEST(Timed, TasksOfOneKernelShareItsTimeByBytes) {
-  ASSERT_EQ(this->Play("1",
-                       [](auto* communicator, GpuDouble* gpu) {
-                         communicator->PlayTogether({{.function = "Send", .count = 300},
-                                                     {.function = "Recv", .count = 100},
-                                                     {.function = "Recv", .count = 100}},
-                                                    Running(gpu, 50'000));
-                         // Empty messages, and more tasks than are followed.
-                         communicator->PlayTogether({{.function = "Send"}, {.function = "Recv"}},
-                                                    Running(gpu, 8'000));
-                         communicator->PlayTogether(
-                             std::vector<ProgramCall>(65, {.function = "Send", .count = 7}),
-                             Running(gpu, 1000));
-                       }),
-            0);
-  EXPECT_EQ(TimesOf(this->OnlyFile()),
-            (Times{"Recv 0: 1 of 1, 4000 ns, 4000 to 4000, bins 11",
-                   "Recv 400: 2 of 2, 20000 ns, 10000 to 10000, bins 16",
-                   "Send 0: 1 of 1, 4000 ns, 4000 to 4000, bins 11",
-                   "Send 1200: 1 of 1, 30000 ns, 30000 to 30000, bins 23"}));
+  const json::Value file = this->Play("1", [](auto* nccl, GpuDouble* gpu) {
+    const ProgramCall recv = {.function = "Recv", .count = 100};
+    nccl->PlayTogether({{.function = "Send", .count = 300}, recv, recv}, Running(gpu, 50'000));
+    nccl->PlayTogether({{.function = "Send"}, {.function = "Recv"}}, Running(gpu, 8'000));
+    // More tasks than are followed.
+    nccl->PlayTogether(std::vector<ProgramCall>(65, recv), Running(gpu, 1000));
+  });
+  EXPECT_EQ(TimesOf(file),
+            (Times{"Recv 0: 1 of 1, 4000 ns, bins 11", "Recv 400: 2 of 67, 20000 ns, bins 16",
+                   "Send 0: 1 of 1, 4000 ns, bins 11", "Send 1200: 1 of 1, 30000 ns, bins 23"}));
 }
 
 // A job repeats its calls, so that a fixed step would time the same ones again and again.
 TYPED_TEST(Timed, OneInNOfAllCallsOfAPeriod) {
   constexpr int kPeriod = 8;
   constexpr int kRounds = 4000;
-  ASSERT_EQ(this->Play("8",
-                       [](auto* communicator, GpuDouble* gpu) {
-                         for (int i = 0; i < kPeriod * kRounds; ++i) {
-                           communicator->Play({.count = size_t(1 + i % kPeriod)},
-                                              Running(gpu, 1000));
-                         }
-                       }),
-            0);
-  const Times times = TimesOf(this->OnlyFile());
+  const Times times = TimesOf(this->Play("8", [](auto* nccl, GpuDouble* gpu) {
+    for (size_t i = 0; i < size_t{kPeriod} * kRounds; ++i) {
+      nccl->Play({.count = 1 + i % kPeriod}, Running(gpu, 1000));
+    }
+  }));
   ASSERT_EQ(times.size(), size_t{kPeriod});
   for (const std::string& row : times) {
-    const int number = std::stoi(row.substr(row.find(": ") + 2));
-    EXPECT_NEAR(number, kRounds / 8, 100) << row;
+    EXPECT_NEAR(std::stoi(row.substr(row.find(": ") + 2)), kRounds / 8, 100) << row;
   }
 }
 
 TYPED_TEST(Timed, WhatHasNoCertainTimeIsLeftOut) {
-  ASSERT_EQ(this->Play("1",
-                       [](auto* communicator, GpuDouble* gpu) {
-                         const ProgramCall call = {.count = 1};
-                         gpu->is_behind = true;  // 16 kernels wait, the others are not timed
-                         for (int i = 0; i < 40; ++i) communicator->Play(call, Running(gpu, 1000));
-                         gpu->is_behind = false;
-                         // A launch that does not end, and one that is captured after all.
-                         communicator->PlayLaunch(call, [] {}, /*stops=*/false);
-                         gpu->capture_status = 1;
-                         const int records = gpu->records;
-                         communicator->Play(call, Running(gpu, 5'000'000));
-                         if (gpu->records != records) std::_Exit(9);
-                         gpu->capture_status = 0;
-                         // Its tasks come from a thread of the driver, as after a graph.
-                         communicator->PlayLaunch(call, Running(gpu, 7'000'000));
-                         std::thread([&] { communicator->PlayTasks(call); }).join();
-                         communicator->Play(call, Running(gpu, 3000));
-                       }),
-            0);
-  EXPECT_EQ(TimesOf(this->OnlyFile()),
-            (Times{"AllReduce 4: 17 of 43, 19000 ns, 1000 to 3000, bins 3 9"}));
+  const json::Value file = this->Play("1", [](auto* nccl, GpuDouble* gpu) {
+    const ProgramCall call = {.count = 1};
+    gpu->is_behind = true;  // 16 kernels wait, the others are not timed
+    for (int i = 0; i < 40; ++i) nccl->Play(call, Running(gpu, 1000));
+    gpu->is_behind = false;
+    // A launch that does not end, and one that is captured after all.
+    nccl->PlayLaunch(call, [] {}, /*stops=*/false);
+    gpu->capture_status = 1;
+    const int records = gpu->records;
+    nccl->Play(call, Running(gpu, 5'000'000));
+    if (gpu->records != records) std::_Exit(9);
+    gpu->capture_status = 0;
+    // Its tasks come from a thread of the driver, as after a graph.
+    nccl->PlayLaunch(call, Running(gpu, 7'000'000));
+    std::thread([&] { nccl->PlayTasks(call); }).join();
+    nccl->Play(call, Running(gpu, 3000));
+  });
+  EXPECT_EQ(TimesOf(file), Times{"AllReduce 4: 17 of 43, 19000 ns, bins 3 9"});
 }
 
 TYPED_TEST(Timed, FilesSayWhyThereAreNoTimes) {
-  struct Case {
-    std::function<void(GpuDouble*)> prepare;
-    std::string why;
-  };
   const std::string not_tried = "times were not tried with NCCL ";
-  const std::vector<Case> cases = {
-      {[](GpuDouble* gpu) { gpu->nccl_version = 22707; }, not_tried + "2.27.7"},
-      {[](GpuDouble* gpu) { gpu->nccl_version = 23300; }, not_tried + "2.33.0"},
-      {[](GpuDouble*) { setenv("NCCLTUNE_RECORD_NEXT", "other", 1); },
-       "NCCLTUNE_RECORD_NEXT names another profiler"},
+  const std::map<std::string, std::function<void(GpuDouble*)>> cases = {
+      {not_tried + "2.27.7", [](GpuDouble* gpu) { gpu->nccl_version = 22707; }},
+      {not_tried + "2.33.0", [](GpuDouble* gpu) { gpu->nccl_version = 23300; }},
+      {"NCCLTUNE_RECORD_NEXT names another profiler",
+       [](GpuDouble*) { setenv("NCCLTUNE_RECORD_NEXT", "other", 1); }},
   };
-  this->variables_.Set("NCCLTUNE_RECORD_TIMES", "1");
-  for (const Case& item : cases) {
-    fs::remove_all(this->records());
-    ASSERT_EQ(this->InChild([&item] {
-      GpuDouble* const gpu = LoadGpu();
-      item.prepare(gpu);
-      typename TestFixture::Communicator communicator(PROFILER_PLUGIN, "all", 2, 0, &KeepLine);
-      communicator.Play({.count = 1}, Running(gpu, 1000));
-      const bool asked = (static_cast<unsigned>(nccls_mask) & abi::kProfileKernelLaunch) != 0;
-      std::string lines;
-      for (const std::string& line : TakeLines()) lines += line;
-      return asked || lines.find(item.why) == std::string::npos ? 1 : gpu->events;
-    }),
-              0)
-        << item.why;
-    EXPECT_EQ(*this->OnlyFile().Find("untimed")->AsString(), item.why);
-    EXPECT_TRUE(TimesOf(this->OnlyFile()).empty());
+  for (const auto& item : cases) {
+    const auto play = [](auto* nccl, GpuDouble* gpu) {
+      nccl->Play({.count = 1}, Running(gpu, 1000));
+      const auto mask = static_cast<unsigned>(nccls_mask);
+      if (gpu->events != 0 || (mask & abi::kProfileKernelLaunch) != 0) std::_Exit(9);
+    };
+    const json::Value file = this->Play("1", play, [&](auto*, auto* gpu) { item.second(gpu); });
+    EXPECT_EQ(*file.Find("untimed")->AsString(), item.first);
+    EXPECT_TRUE(TimesOf(file).empty());
   }
-  // Ranks of one communicator: what was timed before stays.
-  fs::remove_all(this->records());
-  ASSERT_EQ(this->Play("1",
-                       [](auto* communicator, GpuDouble* gpu) {
-                         communicator->Play({.count = 1}, Running(gpu, 1000));
-                         typename TestFixture::Communicator second(PROFILER_PLUGIN, "all", 8, 4);
-                         communicator->Play({.count = 1}, Running(gpu, 1000));
-                         second.Play({.count = 1}, Running(gpu, 1000));
-                       }),
-            0);
-  EXPECT_EQ(*this->OnlyFile().Find("untimed")->AsString(),
-            "a communicator has several ranks in this process");
-  EXPECT_EQ(TimesOf(this->OnlyFile()), Times{"AllReduce 4: 1 of 2, 1000 ns, 1000 to 1000, bins 3"});
+  // Ranks of one communicator in one process: what was timed before stays.
+  const json::Value file = this->Play("1", [](auto* nccl, GpuDouble* gpu) {
+    nccl->Play({.count = 1}, Running(gpu, 1000));
+    typename TestFixture::Communicator second(PROFILER_PLUGIN, "all", 8, 4);
+    nccl->Play({.count = 1}, Running(gpu, 1000));
+  });
+  EXPECT_EQ(*file.Find("untimed")->AsString(), "a communicator has several ranks in this process");
+  EXPECT_EQ(TimesOf(file), Times{"AllReduce 4: 1 of 2, 1000 ns, bins 3"});
 }
 
 TYPED_TEST(Timed, TimesOfEndedCommunicatorsAddUp) {
-  ASSERT_EQ(this->Play("1",
-                       [](auto* communicator, GpuDouble* gpu) {
-                         communicator->Play({.count = 1}, Running(gpu, 1000));
-                         for (int i = 1; i < 3; ++i) {
-                           typename TestFixture::Communicator later(PROFILER_PLUGIN, "all", 8, 3);
-                           later.Play({.count = 1}, Running(gpu, 1000 * i));
-                         }
-                       }),
-            0);
-  EXPECT_EQ(TimesOf(this->OnlyFile()),
-            Times{"AllReduce 4: 3 of 3, 4000 ns, 1000 to 2000, bins 3 7"});
+  const json::Value file = this->Play("1", [](auto* nccl, GpuDouble* gpu) {
+    nccl->Play({.count = 1}, Running(gpu, 1000));
+    for (int i = 1; i < 3; ++i) {
+      typename TestFixture::Communicator later(PROFILER_PLUGIN, "all", 8, 3);
+      later.Play({.count = 1}, Running(gpu, 1000 * i));
+    }
+  });
+  EXPECT_EQ(TimesOf(file), Times{"AllReduce 4: 3 of 3, 4000 ns, bins 3 7"});
 }
 
 TEST(Durations, BinsHaveFourBeginningsInEachPowerOfTwo) {
