@@ -341,7 +341,9 @@ def test_whether_both_starts_of_a_job_sent_the_same(
     words: str,
 ) -> None:
     for which, calls in (("without", [(64, 5)]), ("with", sent or [])):
-        text = record(communicator([row("AllReduce", *call) for call in calls], []))
+        timed = {"total_ns": 5000, "bins": [[3, 5]]}
+        tasks = [row("AllReduce", *call, timed=timed) for call in calls]
+        text = record(communicator([row("AllReduce", *call) for call in calls], tasks))
         (tmp_path / f"{which}.json").write_text(text)
     copy = f'cp {tmp_path}/"${{NCCLTUNE_RECORD##*/}}".json "$NCCLTUNE_RECORD" && echo >> starts;'
     script = f'[ -z "$NCCLTUNE_RECORD" ] || {{ {copy} }} ; exec "$@"'
@@ -351,6 +353,8 @@ def test_whether_both_starts_of_a_job_sent_the_same(
     assert (proof.sent, proof.sent_differs) == (words, "not the same" in words)
     assert ("sent  " in done.stdout) is bool(words)
     assert words in " ".join(done.stdout.split())
+    assert ("without, waits included: 1.000x as fast" in proof.in_nccl) is bool(words)
+    assert ("in NCCL  " in done.stdout) is bool(words)
     # The starts that are timed record nothing.
     starts = tmp_path / "starts"
     assert len(starts.read_text().splitlines() if starts.exists() else ()) == (

@@ -22,7 +22,7 @@ from nccltune.app.program_run import (
     run_program,
 )
 from nccltune.app.study import config_of, saving
-from nccltune.app.workload import sent_twice
+from nccltune.app.workload import sent_twice, timed_twice
 from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.measure.bench.with_launcher import WithLauncher
 from nccltune.measure.engine.record import timestamp
@@ -350,6 +350,7 @@ class _ProgramVerification:
             JobProof(
                 sent=sent,
                 sent_differs=differs,
+                in_nccl=timed_twice(*recorded.values()) if len(recorded) == 2 else "",
                 study=self._study.name,
                 config_hash=pair.hash,
                 program=self._program,

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workload: what a job sends, by communicator, operation and range of sizes."""
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -17,6 +19,7 @@ from nccltune.tune.result import LeverWorth
 from nccltune.workload.call import CommGroup, Operation
 from nccltune.workload.parallelism import parallelism
 from nccltune.workload.reading import read_workload
+from nccltune.workload.sampled import error, quantile_us, variance
 from nccltune.workload.table import Workload, WorkloadRow
 
 _ROWS = 12
@@ -31,6 +34,8 @@ class SizeRange(msgspec.Struct, frozen=True):
     - `time_us`: on the GPU, with the wait for other ranks. A call without a time takes the mean of
       its size, or does not count if no call of its size has one; None if no call has one
     - `exposed_us`: the part in which the GPU ran no kernel but NCCL's; None if unknown
+    - `sampled`: the number of calls that were timed, of all ranks, if these are a random sample;
+      `median_us` and `p99_us` are quantiles of their times
     """
 
     operation: Operation
@@ -40,6 +45,9 @@ class SizeRange(msgspec.Struct, frozen=True):
     bytes: float
     time_us: float | None
     exposed_us: float | None
+    sampled: int = 0
+    median_us: float | None = None
+    p99_us: float | None = None
 
 
 class GroupUse(msgspec.Struct, frozen=True):
@@ -67,6 +75,7 @@ class WorkloadSummary(msgspec.Struct, frozen=True):
     - `unit`: what the means are of, `a step` or `a rank`
     - `time_us`, `exposed_us`: of all calls whose time is known; None if no call has one, the
       exposed time also if calls with a time lack it
+    - `error_us`: half of the 95 % interval of `time_us`, if it rests on a random sample
     - `workload`: the sums that the means are made of, at every size
     - `levers`: what besides rules would pay, or has to be measured to know
     """
@@ -79,6 +88,7 @@ class WorkloadSummary(msgspec.Struct, frozen=True):
     groups: list[GroupUse]
     workload: Workload
     levers: list[LeverWorth] = []
+    error_us: float | None = None
 
     @property
     def sent(self) -> str:
@@ -88,6 +98,9 @@ class WorkloadSummary(msgspec.Struct, frozen=True):
         if self.time_us is None:
             return f"{words}; no times: shares are shares of the bytes"
         words += f"; {time_text(self.time_us)} in NCCL's kernels, waits for other ranks included"
+        if self.error_us is not None:
+            timed, all_ = (sum(getattr(row, n) for row in job.rows) for n in ("timed", "calls"))
+            words += f" (± {time_text(self.error_us)}, 95 %, by {timed:,} of {all_:,} calls)"
         if self.step_us is not None:
             words += f", {percent_text(self.time_us / self.step_us)} of the step"
         if self.exposed_us is not None:
@@ -117,13 +130,18 @@ def recorded(paths: Sequence[str]) -> Workload | None:
     return read_workload(map(Path, paths)) if paths else None
 
 
-def show_workload(paths: Sequence[Path], study: Path | None = None) -> WorkloadSummary:
+def show_workload(
+    paths: Sequence[Path], study: Path | None = None, steps: int | None = None
+) -> WorkloadSummary:
     """Return what a job sends, from recordings: files, or folders of them.
 
-    `study` measured the send/recv library, the net plugin or other settings. Raises InputError if a
+    `study` measured the send/recv library, the net plugin or other settings. `steps` is the number
+    that each rank ran, for recordings that have none. Raises InputError if a
     name does not exist or nothing can be read, and StudyError for a damaged study.
     """
     job = read_workload(paths)
+    if steps and not job.steps:
+        job.steps = steps * job.recorders
     groups = [
         GroupUse(
             group,
@@ -134,6 +152,7 @@ def show_workload(paths: Sequence[Path], study: Path | None = None) -> WorkloadS
         for group, communicators in zip(job.groups, job.communicators, strict=True)
     ]
     ranges = [item for use in groups for item in use.ranges]
+    sampled = [row for row in job.rows if row.bins]
     groups.sort(key=lambda use: [_sum(use, "time_us"), _sum(use, "bytes")], reverse=True)
     return WorkloadSummary(
         unit=job.unit,
@@ -146,6 +165,7 @@ def show_workload(paths: Sequence[Path], study: Path | None = None) -> WorkloadS
         groups=groups,
         workload=job,
         levers=job_levers(job, None if study is None else Study.open(study)),
+        error_us=error(sum(map(variance, sampled))) / job.units if sampled else None,
     )
 
 
@@ -177,6 +197,41 @@ def sent_twice(without: Path, with_rules: Path) -> tuple[str, bool]:
     return words, True
 
 
+def timed_twice(without: Path, with_rules: Path) -> str:
+    """Return NCCL's time for the calls of the start without rules, in both starts, in words.
+
+    Only calls of sizes that both starts timed count. Empty if there are none.
+    """
+    try:
+        jobs = [read_workload([folder]) for folder in (without, with_rules)]
+    except InputError:
+        return ""
+    before, after = ({(r.group, r.operation, r.bytes): r for r in job.rows} for job in jobs)
+    both = [(row, after[key]) for key, row in before.items() if key in after]
+    both = [pair for pair in both if all(row.bins for row in pair)]
+    if not both:
+        return ""
+    calls = [row.calls for row, _ in both]
+    ranks = max(jobs[0].recorders, 1)
+    times, errors = [], []
+    for start in zip(*both, strict=True):
+        scales = [n / row.calls for n, row in zip(calls, start, strict=True)]
+        times.append(sum(n * (row.mean_us or 0.0) for n, row in zip(calls, start, strict=True)))
+        errors.append(error(sum(s**2 * variance(r) for s, r in zip(scales, start, strict=True))))
+    if not all(times):
+        return ""
+    ratio = times[0] / times[1]
+    spread = ratio * math.hypot(errors[0] / times[0], errors[1] / times[1])
+    words = " and ".join(
+        f"{time_text(time / ranks)} (± {time_text(half / ranks)}) {side}"
+        for time, half, side in zip(times, errors, ("without the rules", "with them"), strict=True)
+    )
+    share = percent_text(sum(calls) / sum(row.calls for row in before.values()))
+    words += f" a rank for {share} of the calls without, waits included: {ratio:.3f}x as fast"
+    words += f" (95 % CI {max(ratio - spread, 0):.3f}-{ratio + spread:.3f} for these two starts"
+    return words + ", in which NCCL logs each call; other starts may differ by more)"
+
+
 def _known(times: Iterable[float | None]) -> float | None:
     found = [time for time in times if time is not None]
     return sum(found) if found else None
@@ -193,6 +248,7 @@ def _ranges(rows: Sequence[WorkloadRow], units: int) -> list[SizeRange]:
         rows, lambda row: (row.operation, (max(row.bytes, 1) - 1).bit_length() // 2)
     ):
         part = list(same)
+        bins = sum((Counter(row.bins) for row in part), Counter[int]())
         found.append(
             SizeRange(
                 operation,
@@ -206,6 +262,9 @@ def _ranges(rows: Sequence[WorkloadRow], units: int) -> list[SizeRange]:
                     for row in part
                     if all(row.exposing == row.timed for row in part)
                 ),
+                bins.total(),
+                quantile_us(bins, 0.5) if bins else None,
+                quantile_us(bins, 0.99) if bins else None,
             )
         )
     return found

@@ -156,6 +156,8 @@ def _show_job(job: JobProof) -> None:
         hanging(out, "read       ", 11, words)
     if job.sent:
         hanging(out, ("sent       ", "yellow" if job.sent_differs else ""), 11, job.sent)
+    if job.in_nccl:
+        hanging(out, "in NCCL    ", 11, job.in_nccl)
     hanging(
         out,
         "states     ",

@@ -65,7 +65,9 @@ def _show_group(use: GroupUse, found: WorkloadSummary, out: Console) -> None:
     shown = found.largest(use)
     form = size_form(size for item in shown for size in (item.low, item.high))
     is_timed = any(item.time_us is not None for item in shown)
+    is_sampled = any(item.sampled for item in shown)
     columns = [">calls", ">time" if is_timed else ">bytes", ">share"]
+    columns += [">timed calls", ">median", ">p99"] * is_sampled
     table = plain_table("<  collective", "<sizes", *([">bytes"] * is_timed), *columns)
     for item in shown:
         sizes = range_text(item.low, item.high, "-", form)
@@ -78,6 +80,9 @@ def _show_group(use: GroupUse, found: WorkloadSummary, out: Console) -> None:
         part = found.share(item)
         share = "?" if part is None else share_text(part)
         cells = [*([total] * is_timed), calls, time, share]
+        if is_sampled:
+            times = (item.median_us, item.p99_us)
+            cells += [f"{item.sampled:,}", *("?" if t is None else time_text(t) for t in times)]
         table.add_row(f"  {item.operation.prose}", sizes, *cells)
     out.print(table)
     if len(use.ranges) > len(shown):

@@ -42,6 +42,7 @@ class JobProof(msgspec.Struct, frozen=True, kw_only=True):
     - `pairs`, `known`: the number of pairs, and of those that are from earlier runs
     - `sent`: what two starts sent, without and with the rules; empty if it was not recorded.
       `sent_differs` is whether the job is then not the same
+    - `in_nccl`: the time of NCCL's kernels in these starts; empty if it was not recorded
     - `reason`: why the run ended: `done`, `budget` or `failed`
     """
 
@@ -67,6 +68,7 @@ class JobProof(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
     sent: str = ""
     sent_differs: bool = False
+    in_nccl: str = ""
     seconds: float = 0.0
     reason: str = "done"
     nccl_version: str | None = None

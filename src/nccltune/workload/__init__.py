@@ -15,6 +15,7 @@ chakra.py           Chakra traces in protobuf
 flight_recorder.py  dumps of PyTorch's Flight Recorder
 inspector.py        JSON lines of NCCL's Inspector
 log.py              calls in NCCL's log
+sampled.py          times of a random sample of calls
 recorder.py         files of nccltune's recorder
 jobs.py             the jobs in one folder of the recorder
 parallelism.py      the parallelism that the name of a communicator states

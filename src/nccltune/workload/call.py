@@ -74,6 +74,7 @@ class CommCall(msgspec.Struct, frozen=True):
     - `time_us`: the sum over `calls` on the GPU, with the time that a rank waits for its peers;
       None if unknown
     - `exposed_us`: the part of `time_us` in which the GPU ran no other kernel; None if unknown
+    - `bins`: if the calls are those of a random sample: how many have their time in which bin
     """
 
     recorder: str
@@ -84,6 +85,7 @@ class CommCall(msgspec.Struct, frozen=True):
     calls: int = 1
     time_us: float | None = None
     exposed_us: float | None = None
+    bins: tuple[tuple[int, int], ...] = ()
 
 
 class Steps(msgspec.Struct, frozen=True):

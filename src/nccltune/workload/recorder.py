@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of nccltune's recorder (native/profiler/record_file.h). They have no durations."""
+"""Files of nccltune's recorder (native/profiler/record_file.h). Times are those of a sample."""
 
 import contextlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Annotated, BinaryIO
 
@@ -22,6 +22,11 @@ _FIRST_WITH_CALLS = 5
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
+class _Timed(msgspec.Struct):
+    total_ns: _Natural
+    bins: list[tuple[Annotated[int, msgspec.Meta(ge=0, lt=96)], _Natural]]
+
+
 class _Row(msgspec.Struct):
     """Equal calls, or tasks of NCCL; without `bytes`, sizes from a power of two to the next."""
 
@@ -30,6 +35,7 @@ class _Row(msgspec.Struct):
     bytes: _Natural | None = None
     total_bytes: _Natural | None = None
     captured: bool = False
+    timed: _Timed | None = None
 
 
 _ROW = msgspec.json.Decoder(_Row)
@@ -58,6 +64,7 @@ class _Record(msgspec.Struct):
     started: int = 0
     lost_calls: int = 0
     lost_communicators: int = 0
+    untimed: str = ""
 
 
 def recorded_process(file: BinaryIO) -> RecordedProcess:
@@ -78,6 +85,8 @@ def read_recorder(file: BinaryIO, name: str) -> Iterator[Recorded]:
     for communicator in record.communicators:
         lost += communicator.lost_calls
         yield from _calls(communicator, name)
+    if record.untimed:
+        yield Unread(f"times are missing: {record.untimed[:80]}")
     if lost:
         yield Unread("calls and tasks that had no place in the recorder are missing", number=lost)
     if not record.ended:
@@ -122,18 +131,47 @@ def _calls(communicator: _Communicator, name: str) -> Iterator[Recorded]:
     if replayable := captured.total():
         # The tasks of a captured call are reported for each replay with network operations.
         tasks: Counter[tuple[Operation, int]] = Counter()
-        for row in _rows(communicator.tasks)[0]:
-            if row.bytes is not None and (operation := operation_of(row.function)) is not None:
-                tasks[operation, row.bytes] += row.count
+        for key, row in _tasks(communicator):
+            tasks[key] += row.count
         for key in +captured:
             counts[key] = max(counts[key], tasks[key])
         yield Unread(
             "of calls in CUDA graphs, only replays that use the network are counted",
             number=replayable,
         )
-    for (operation, per_rank), calls in counts.items():
-        size = total_bytes(operation, per_rank, max(communicator.ranks, 1))
-        yield CommCall(recorder, communicator.id, group, operation, size, calls)
+    yield from _timed(communicator, counts, recorder, group)
+
+
+def _timed(
+    communicator: _Communicator,
+    counts: Counter[tuple[Operation, int]],
+    recorder: str,
+    group: CommGroup,
+) -> Iterator[CommCall]:
+    """Yield the calls, those that were timed apart from the others of their size."""
+    total_us: Counter[tuple[Operation, int]] = Counter()
+    bins: dict[tuple[Operation, int], Counter[int]] = defaultdict(Counter)
+    for key, row in _tasks(communicator):
+        if row.timed is not None:
+            total_us[key] += row.timed.total_ns
+            bins[key].update(dict(row.timed.bins))
+    for key, calls in counts.items():
+        size = total_bytes(*key, max(communicator.ranks, 1))
+        call = CommCall(recorder, communicator.id, group, key[0], size, calls)
+        timed = bins[key].total()
+        if 0 < timed <= calls:
+            sample = {"calls": timed, "time_us": total_us[key] / 1e3, "bins": (*bins[key].items(),)}
+            yield msgspec.structs.replace(call, **sample)
+            call = msgspec.structs.replace(call, calls=calls - timed)
+        if call.calls:
+            yield call
+
+
+def _tasks(communicator: _Communicator) -> Iterator[tuple[tuple[Operation, int], _Row]]:
+    """Yield the tasks of a known operation and size."""
+    for row in _rows(communicator.tasks)[0]:
+        if row.bytes is not None and (operation := operation_of(row.function)) is not None:
+            yield (operation, row.bytes), row
 
 
 def _rows(texts: list[msgspec.Raw]) -> tuple[list[_Row], int]:

@@ -17,7 +17,7 @@ class WorkloadRow(msgspec.Struct):
     """The calls of one group of communicators with one size, summed over all ranks that recorded.
 
     `timed` is the number of the calls that have a time, `exposing` that of those whose exposed time
-    is known.
+    is known. `bins` has the number of those calls that are a random sample, by time (`sampled`).
     """
 
     group: CommGroup
@@ -28,6 +28,7 @@ class WorkloadRow(msgspec.Struct):
     time_us: float = 0.0
     exposing: int = 0
     exposed_us: float = 0.0
+    bins: dict[int, int] = {}
 
     def add(self, call: CommCall) -> None:
         """Add calls."""
@@ -38,6 +39,8 @@ class WorkloadRow(msgspec.Struct):
         if call.exposed_us is not None:
             self.exposing += call.calls
             self.exposed_us += call.exposed_us
+        for number, count in call.bins:
+            self.bins[number] = self.bins.get(number, 0) + count
 
     @property
     def sent(self) -> float:
@@ -115,13 +118,13 @@ class Workload(msgspec.Struct):
 
     @property
     def untimed(self) -> int:
-        """Return the number of calls without a time."""
-        return sum(row.calls - row.timed for row in self.rows)
+        """Return the number of calls without a time, also of a sample of their like."""
+        return sum(row.calls - row.timed for row in self.rows if not row.bins)
 
     @property
     def step_us(self) -> float | None:
         """Return the mean time of a step."""
-        return self.steps_us / self.steps if self.steps else None
+        return self.steps_us / self.steps if self.steps_us else None
 
 
 class WorkloadTable:

@@ -21,6 +21,7 @@ from tests.unit.workload.recordings import (
     pickled,
     trace,
 )
+from tests.unit.workload.test_recorder import communicator, record, row
 
 STEPS = [event(f"ProfilerStep#{number}", "user_annotation", 0.0, 1e5) for number in (1, 2)]
 
@@ -120,3 +121,16 @@ def test_nothing_to_read_is_an_error(cli: Cli, tmp_path: Path) -> None:
     assert "nccl.log: NCCL log without a call" in err
     assert "NCCL_DEBUG_SUBSYS=INIT,COLL" in err
     assert "check the name" in cli("workload", "show", tmp_path / "none", code=2).err
+
+
+def test_times_of_a_sample_are_an_estimate_with_its_interval(cli: Cli, tmp_path: Path) -> None:
+    bins = [[16, 9], [24, 1]]
+    tasks = [row("AllReduce", 1 << 20, 160, timed={"total_ns": 120_000, "bins": bins})]
+    path = tmp_path / "n0-7.json"
+    path.write_text(record(communicator([row("AllReduce", 1 << 20, 160)], tasks)))
+    out = " ".join(cli("workload", "show", path, "--steps", "4", code=0).out.split())
+    assert "1 rank; nccltune recorder (1 file)" in out
+    assert "480 us in NCCL's kernels, waits for other ranks included" in out
+    assert "(± 211 us, 95 %, by 10 of 160 calls)" in out
+    assert "40.0 480 us 100 % 10 9.22 us 36.9 us" in out
+    assert "without a time" not in out

@@ -3,13 +3,16 @@
 
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from nccltune.model.errors import InputError
-from nccltune.workload.call import CommGroup
+from nccltune.workload.call import CommGroup, Operation
 from nccltune.workload.reading import read_workload
+from nccltune.workload.sampled import error, quantile_us, variance
+from nccltune.workload.table import WorkloadRow
 from tests.unit.workload.recordings import read, reasons, sizes
 
 
@@ -169,3 +172,47 @@ def test_ranks_that_are_missing_or_twice_are_named(tmp_path: Path) -> None:
 def test_files_that_cannot_be_read(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read(tmp_path / "x", text)
+
+
+def timed(total_ns: int, *bins: list[int]) -> dict[str, Any]:
+    return {"algorithm": "RING", "timed": {"total_ns": total_ns, "bins": [*bins]}}
+
+
+def test_a_sample_of_tasks_has_the_times_of_all_calls(tmp_path: Path) -> None:
+    calls = [row("AllReduce", 64, 100), row("AllReduce", 128, 9), row("Broadcast", 8, 5)]
+    calls.append(row("Send", 8, 1))
+    tasks = [
+        row("AllReduce", 64, 60, **timed(30_000, [16, 2])),
+        row("AllReduce", 64, 40, **timed(70_000, [16, 1], [20, 3])),  # by another algorithm
+        row("AllReduce", 128, 9),
+        row("Send", 8, 1, **timed(9_000, [9, 3])),  # more than there are calls
+        row("Send", 16, 1, **timed(9_000, [96, 1])),  # no such bin
+    ]
+    text = record(communicator(calls, tasks), timed_one_in=16, untimed="that is\x1b why")
+    found = read(tmp_path / "x", text)
+    first, second, *others = sorted(found.rows, key=lambda item: -item.calls)
+    assert (first.calls, first.timed, first.mean_us) == (100, 6, 100 / 6)
+    assert first.bins == {16: 3, 20: 3}
+    assert all(not item.timed and not item.bins for item in (second, *others))
+    assert found.untimed == 15
+    assert "times are missing: that is" in reasons(found)
+
+
+def test_the_interval_of_a_sample_holds_the_time_of_all_calls() -> None:
+    random, held = Random(4), 0
+    for _ in range(400):
+        times = [random.lognormvariate(3, 0.5) + 200 * (random.random() < 0.1) for _ in range(900)]
+        sample = random.sample(times, 60)
+        one = WorkloadRow(CommGroup("", 2), Operation.SEND, 8, 900, 60, sum(sample))
+        for us in sample:
+            octave = int(us * 1e3).bit_length() - 1
+            number = (octave - 9) * 4 + (int(us * 1e3) >> octave - 2) % 4
+            one.bins[number] = one.bins.get(number, 0) + 1
+        held += abs(900 * (one.mean_us or 0.0) - sum(times)) < error(variance(one))
+        median = sorted(sample)[29]
+        assert 0.85 < quantile_us(one.bins, 0.5) / median < 1.15
+    assert 0.9 < held / 400 < 0.98
+    whole = WorkloadRow(CommGroup("", 2), Operation.SEND, 8, 3, 3, 60.0, bins={20: 3})
+    assert variance(whole) == 0.0
+    single = WorkloadRow(CommGroup("", 2), Operation.SEND, 8, 30, 1, 18.432, bins={20: 1})
+    assert error(variance(single)) == pytest.approx(1.96 * 30 * 18.432 * (29 / 30) ** 0.5)

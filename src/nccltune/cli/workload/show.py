@@ -28,7 +28,13 @@ Examples:
     metavar="STUDY",
     help="Say what the send/recv library, the net plugin or settings are worth that it measured.",
 )
-def command(paths: tuple[Path, ...], study: Path | None) -> None:
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of steps that each rank ran, if the recording has none: all numbers are a step's.",
+)
+def command(paths: tuple[Path, ...], study: Path | None, steps: int | None) -> None:
     """Show what a job sends: bytes, calls and time by communicator, collective and range of sizes.
 
     Reads logs of NCCL with the calls (NCCL_DEBUG_SUBSYS=INIT,COLL), traces of the PyTorch profiler,
@@ -42,7 +48,7 @@ def command(paths: tuple[Path, ...], study: Path | None) -> None:
     from nccltune.cli.workload_screen import show_recorded
 
     with working("reading"):
-        found = show_workload(paths, study)
+        found = show_workload(paths, study, steps)
     print_result(found, show_recorded, found)
     words = shlex.join(word for path in paths for word in ("--workload", str(path)))
     hint(f"next: which rules pay for this job: nccltune tune STUDY {words}")
