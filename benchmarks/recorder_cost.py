@@ -3,13 +3,15 @@
 
     python benchmarks/recorder_cost.py --recorder libnccl-profiler-nccltune.so \\
         --nccl 2.28.9/libnccl.so.2 [--nccl FILE]... [--starts 6] [--seconds 2.5] [--within 150] \\
-        [--apart] [--json FILE]
+        [--times 1,16,256] [--apart] [--json FILE]
 
 Needs two GPUs and g++. A start has four copies of one libnccl in each of two processes: without a
 profiler (off), once more without (control), with a profiler that asks for the recorder's events and
 does nothing (silent), and with the recorder (on). Their batches alternate, and starts differ in the
 order in which the copies are opened. The calls of the copy with the recorder are compared with what
-it recorded; exit status 1 if any differs. --apart gives each copy processes of its own, which
+it recorded; exit status 1 if any differs. --times adds a copy for each number, of which the
+recorder times one in so many kernels; its columns are what that costs over the recorder without
+times, and the number of timed calls is printed. --apart gives each copy processes of its own, which
 alternate; then starts differ in more than the recorder.
 """
 
@@ -33,8 +35,8 @@ HERE = Path(__file__).with_name("native")
 PROGRAM = ("recorder_cost.cc", "../../native/common/cuda_api.cc",
            "../../native/common/shared_library.cc", "-ldl")  # fmt: skip
 SIDES = ("off", "silent", "on", "control")
-COLUMNS = (("recorder", "on", "off"), ("silent", "silent", "off"), ("control", "control", "off"),
-           ("recorder over silent", "on", "silent"))  # fmt: skip
+COLUMNS = [("recorder", "on", "off"), ("silent", "silent", "off"), ("control", "control", "off"),
+           ("recorder over silent", "on", "silent")]  # fmt: skip
 SECONDS = 40.0
 Times = dict[str, dict[str, list[tuple[float, float]]]]
 """By case and side, microseconds a call of each round: until all are done, until all are called."""
@@ -55,8 +57,13 @@ def run_once(
 ) -> tuple[str, Times, list[str]]:
     """Return NCCL's version, the times, and where the record differs from the calls."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_PROF", "NCCLTUNE_"))}
-    env["NCCLTUNE_RECORD"] = str(records)
-    profilers = {"on": f",{args.recorder}", "silent": f",{args.silent}"}
+    records.mkdir(exist_ok=True)
+    profilers = {"on": f",{args.recorder},{records},0", "silent": f",{args.silent}"}
+    for number in args.times:
+        # A recorder for each: it is one in a process.
+        recorder = copies["off"].parent / f"recorder-{number}.so"
+        shutil.copyfile(args.recorder, recorder)
+        profilers[f"times{number}"] = f",{recorder},{records}/times{number},{number}"
     sides = [f"{side}={copy}{profilers.get(side, '')}" for side, copy in copies.items()]
     words = [str(args.program), str(args.seconds), *sides]
     status, said, complaint = common.run(words, env, SECONDS + args.seconds)
@@ -77,7 +84,24 @@ def run_once(
         times[case][side].append(
             (statistics.mean(each[0] for each in values), statistics.mean(e[1] for e in values))
         )
+    for number in args.times:
+        args.timed[version, number] += timed_in(records / f"times{number}")
     return version, times, differences(sent, records) if "on" in copies else []
+
+
+def timed_in(folder: Path) -> Counter[str]:
+    """Return the number of tasks of a start, and of those that were timed; and why there are none.
+
+    All communicators of the files are summed up.
+    """
+    found: Counter[str] = Counter()
+    for record in map(json.loads, map(Path.read_text, folder.glob("*.json"))):
+        found["untimed: " + record["untimed"] if "untimed" in record else "files"] += 1
+        for communicator in record["communicators"]:
+            for row in communicator["tasks"]:
+                found["tasks"] += row["count"]
+                found["timed"] += sum(n for _, n in row.get("timed", {}).get("bins", ()))
+    return found
 
 
 def differences(sent: dict[int, Counter[tuple[str, int, bool]]], records: Path) -> list[str]:
@@ -131,14 +155,16 @@ def table(version: str, starts: list[Times]) -> str:
 def start(args: argparse.Namespace, number: int, folder: Path, nccl: Path) -> Any:
     """Return NCCL's version, the times of one start, and what is wrong with its record."""
     copies = {}
-    for side in SIDES[:-1] if args.apart else SIDES:
+    names = [*(SIDES[:-1] if args.apart else SIDES), *(f"times{n}" for n in args.times)]
+    for side in names:
         copies[side] = folder / side / "libnccl.so.2"
         if not copies[side].exists():
             copies[side].parent.mkdir(parents=True)
             shutil.copyfile(nccl, copies[side])
     orders = list(itertools.permutations(copies))
-    # 7 has no divisor in common with 24: all orders come, and soon each copy first.
-    order = {side: copies[side] for side in orders[7 * number % len(orders)]}
+    # Of four copies all orders come with this step, and of any number soon each copy first.
+    step = len(orders) // len(copies) + 1
+    order = {side: copies[side] for side in orders[step * number % len(orders)]}
     records = folder / f"records.{number}"
     if not args.apart:
         return run_once(args, order, records)
@@ -158,6 +184,7 @@ def main() -> int:
     parser.add_argument("--starts", type=int, default=6)
     parser.add_argument("--seconds", type=float, default=2.5, help="of a start; 0: a trial")
     parser.add_argument("--within", type=float, help="seconds after which no start begins")
+    parser.add_argument("--times", default="", help="numbers, such as 1,16,256")
     parser.add_argument("--apart", action="store_true")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -165,6 +192,11 @@ def main() -> int:
         if not path.is_file():
             parser.error(f"{path}: no such file")
     args.recorder = args.recorder.resolve()
+    args.times = [int(number) for number in args.times.split(",") if number]
+    if args.times and args.apart:
+        parser.error("--times: not with --apart")
+    args.timed = defaultdict(Counter)
+    COLUMNS.extend((f"one in {n} over recorder", f"times{n}", "on") for n in args.times)
     common.exit_on_term()
     began, wrong = time.monotonic(), []
     found: dict[str, list[Times]] = defaultdict(list)
@@ -186,6 +218,8 @@ def main() -> int:
     print(common.told(common.machine()), end="\n\n")
     print("Median of the starts (least to most).\n")
     print("\n\n".join(table(version, starts) for version, starts in found.items()))
+    for (version, number), counts in args.timed.items():
+        print(f"NCCL {version}, one in {number}: {dict(counts)}")
     print("\n" + ("\n".join(wrong) or "Every call that was sent was recorded, and no other."))
     return int(bool(wrong))
 

@@ -3,14 +3,15 @@
 // Times NCCL calls of two ranks, each a process with a GPU of its own, with several copies of one
 // libnccl side by side in each process:
 //
-//   recorder_cost SECONDS off=COPY on=COPY,PROFILER [control=COPY...]
+//   recorder_cost SECONDS off=COPY on=COPY,PROFILER[,FOLDER,N] [control=COPY...]
 //
 // With 0 seconds it makes few calls and copies little, to try it without GPUs.
 //
-// A copy has the profiler that its word names, or none. Batches of the copies alternate, so that
-// what differs from start to start (cores, clocks, memory) is the same for all. Each copy needs a
-// file of its own, since the loader loads a file once. Prints lines of words, those of the calls
-// that were sent for `on` alone; recorder_cost.py reads them.
+// A copy has the profiler that its word names, or none; a recorder writes into FOLDER and times one
+// in N kernels. Batches of the copies alternate, so that what differs from start to start (cores,
+// clocks, memory) is the same for all. Each copy, and each recorder, needs a file of its own, since
+// the loader loads a file once. Prints lines of words, those of the calls that were sent for `on`
+// alone; recorder_cost.py reads them.
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -62,6 +63,8 @@ struct Side {
   std::string name;
   std::string library;
   std::string profiler;  // empty: none
+  std::string folder;    // empty: as the environment says
+  std::string times;
   nccl::Functions nccl;
   nccl::Comm comm = nullptr;
   cu::Graph graph = nullptr;
@@ -113,6 +116,10 @@ void Open(Side* side) {
     unsetenv("NCCL_PROFILER_PLUGIN");
   } else {
     setenv("NCCL_PROFILER_PLUGIN", side->profiler.c_str(), 1);
+  }
+  if (!side->folder.empty()) {
+    setenv("NCCLTUNE_RECORD", side->folder.c_str(), 1);
+    setenv("NCCLTUNE_RECORD_TIMES", side->times.c_str(), 1);
   }
   std::string error;
   SharedLibrary loaded = SharedLibrary::Open(side->library, &error);
@@ -275,7 +282,9 @@ int Main(int count, char** words) {
     Side side;
     std::getline(word, side.name, '=');
     std::getline(word, side.library, ',');
-    std::getline(word, side.profiler);
+    std::getline(word, side.profiler, ',');
+    std::getline(word, side.folder, ',');
+    std::getline(word, side.times);
     sides.push_back(std::move(side));
   }
   if (sides.empty() || sides.front().library.empty()) {

@@ -3,7 +3,7 @@
 
     python tests/gpu/recorder_on_gpus.py --recorder libnccl-profiler-nccltune.so \
         [--nccl libnccl.so.2] [--own-gpus] [--ranks 2] \
-        [--parts ddp,fsdp,pipeline,graph,megatron] [-o results.json]
+        [--parts ddp,fsdp,pipeline,graph,megatron,times] [-o results.json]
 
 Needs PyTorch with CUDA and one GPU, which the ranks share under NVIDIA's MPS; with --own-gpus a GPU
 for each rank, as one node. Ranks that share a GPU are nodes of their own (NCCL_HOSTID).
@@ -15,6 +15,8 @@ pipeline   two stages that exchange activations and gradients by batch_isend_ire
 graph      an all-reduce that is captured into a CUDA graph and replayed; nothing is judged but the
            calls
 megatron   a GPT of megatron-core with a pipeline stage a rank; needs megatron-core
+times      calls between CUDA events of the program, each of them timed (NCCLTUNE_RECORD_TIMES=1):
+           what the recorder states is within what the program sees, and is printed beside it
 
 The counts of each part are compared with two witnesses: the calls that NCCL itself logs in the
 same process (NCCL_DEBUG_SUBSYS=COLL), all of them, and those that the program knows it makes, by
@@ -37,8 +39,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import common
 import shared_gpu
 
-PARTS = ["ddp", "fsdp", "pipeline", "graph", "megatron"]
+PARTS = ["ddp", "fsdp", "pipeline", "graph", "megatron", "times"]
 STEPS, MICROBATCHES, REPLAYS, LIMIT_S = 5, 4, 10, 240.0
+TIMED, RESOLUTION_US = 30, 1.0
 CALL = re.compile(
     r"NCCL INFO (\w+): opCount \w+ sendbuff \S+ recvbuff \S+ count (\d+) datatype (\d+) "
     r".*\[nranks=(\d+)\]"
@@ -144,6 +147,45 @@ class Rank:
             graph.replay()
         self.known["AllReduce"] += 2
 
+    def calls_of(self, count: int) -> dict[str, Any]:
+        """Return calls of `count` elements of a rank, by the functions of NCCL that they are."""
+        torch, dist, ranks = self.torch, self.dist, self.dist.get_world_size()
+        whole = torch.ones(count * ranks, device=self.device)
+        part, into = whole[:count].clone(), torch.empty_like(whole[:count])
+
+        def exchange() -> None:
+            sent = dist.P2POp(dist.isend, part, (self.rank + 1) % ranks)
+            received = dist.P2POp(dist.irecv, into, (self.rank - 1) % ranks)
+            for work in dist.batch_isend_irecv([sent, received]):
+                work.wait()
+
+        return {
+            "AllReduce": lambda: dist.all_reduce(part),
+            "AllGather": lambda: dist.all_gather_into_tensor(whole, part),
+            "ReduceScatter": lambda: dist.reduce_scatter_tensor(into, whole),
+            "Broadcast": lambda: dist.broadcast(part, 0),
+            "Send Recv": exchange,
+        }
+
+    def times(self) -> None:
+        """Time each call by events of the program, behind a kernel that hides the CPU's part."""
+        cuda = self.torch.cuda
+        self.facts["times"] = []
+        for count in (1 << 14, 1 << 18, 1 << 24):
+            for functions, call in self.calls_of(count).items():
+                pairs = []
+                for _ in range(TIMED):
+                    pairs.append([cuda.Event(enable_timing=True) for _ in range(2)])
+                    cuda._sleep(2_000_000)
+                    pairs[-1][0].record()
+                    call()
+                    pairs[-1][1].record()
+                    cuda.synchronize()  # the recorder follows 16 kernels at once
+                us = sum(1e3 * first.elapsed_time(last) for first, last in pairs)
+                self.facts["times"].append([functions, 4 * count, us])
+                for function in functions.split():
+                    self.known[function] += TIMED
+
     def megatron(self) -> None:
         """A GPT of megatron-core, a stage a rank (1F1B), with tied embeddings."""
         from clients_rank import megatron
@@ -188,13 +230,37 @@ def recorded(path: Path, rows: str) -> Calls:
     return calls
 
 
+def timed(path: Path, seen: list[tuple[str, int, float]]) -> tuple[list[str], list[str]]:
+    """Return what is wrong with the times of a record, and its means beside those of the program.
+
+    The events of the recorder are between those of the program.
+    """
+    record, wrong, lines = json.loads(path.read_text()), [], []
+    for functions, size, seen_us in seen:
+        number = total_us = 0.0
+        for row in (row for item in record["communicators"] for row in item["tasks"]):
+            if row["function"] in functions.split() and row["bytes"] == size and "timed" in row:
+                number += sum(count for _, count in row["timed"]["bins"])
+                total_us += row["timed"]["total_ns"] / 1e3
+        what = f"{functions} of {size} B"
+        calls = TIMED * len(functions.split())
+        # NCCL reports no task of a broadcast since 2.29.
+        if number != calls and not (functions == "Broadcast" and number == 0):
+            wrong.append(f"{what}: {number:.0f} of {calls} calls have a time")
+        if total_us > seen_us + RESOLUTION_US * TIMED:
+            wrong.append(f"{what}: longer than between the program's events")
+        lines.append(f"{what}: {total_us / TIMED:.2f} us, program {seen_us / TIMED:.2f} us")
+    wrong += [f"untimed: {record['untimed']}"] if "untimed" in record else []
+    return wrong, lines
+
+
 class Machine:
     """How ranks are started."""
 
     def __init__(self, args: argparse.Namespace, mps: shared_gpu.Mps) -> None:
         self.args, self.mps = args, mps
 
-    def environment(self, rank: int, port: int, folder: Path) -> dict[str, str]:
+    def environment(self, part: str, rank: int, port: int, folder: Path) -> dict[str, str]:
         found = {k: v for k, v in os.environ.items() if not k.startswith("NCCL")}
         found |= self.mps.environment | common.of_rank(rank, self.args.ranks, port)
         if not self.args.own_gpus:
@@ -206,6 +272,7 @@ class Machine:
         found["NCCL_DEBUG_FILE"] = str(folder / "log.%p")
         found["NCCL_PROFILER_PLUGIN"] = str(self.args.recorder)
         found["NCCLTUNE_RECORD"] = str(folder / "records")
+        found["NCCLTUNE_RECORD_TIMES"] = "1" if part == "times" else "0"
         return found
 
     def run(self, part: str, folder: Path) -> list[dict[str, Any]]:
@@ -216,7 +283,7 @@ class Machine:
             for rank in numbers:
                 command = [sys.executable, __file__, "--rank-of", part, "-o", f"{folder}/{rank}"]
                 output = stack.enter_context((folder / f"output.{rank}").open("w"))
-                environment = self.environment(rank, port, folder)
+                environment = self.environment(part, rank, port, folder)
                 pipes = {"stdout": output, "stderr": output}
                 ranks.append(stack.enter_context(common.session(command, environment, **pipes)))
             if not common.all_ended(ranks, LIMIT_S):
@@ -250,7 +317,10 @@ def compare(machine: Machine, part: str) -> dict[str, Any]:
                     wrong.append(f"rank {rank}: {sums[function]} {function}, program {count}")
             if not record["ended"]:
                 wrong.append(f"rank {rank}: not ended")
+            found, times = timed(path, stated.get("times", []))
+            wrong += [f"rank {rank}: {text}" for text in found]
             facts[f"rank {rank}"] = {
+                "times": times,
                 "nccl": record.get("nccl"),
                 "calls": sums,
                 "sizes": len(calls),
