@@ -2,25 +2,6 @@
 #include "profiler/launch_timer.h"
 
 namespace nccltune::profiler {
-namespace {
-
-// A capture of a CUDA graph in any thread may forbid this one to ask for events, and would fail.
-class Uncaptured {
- public:
-  explicit Uncaptured(const cu::Api& cuda) : cuda_(cuda) {
-    cuda_.ThreadExchangeStreamCaptureMode(&mode_);
-  }
-  ~Uncaptured() { cuda_.ThreadExchangeStreamCaptureMode(&mode_); }
-  Uncaptured(const Uncaptured&) = delete;
-  Uncaptured& operator=(const Uncaptured&) = delete;
-
- private:
-  const cu::Api& cuda_;
-  int mode_ = cu::kCaptureRelaxed;
-};
-
-}  // namespace
-
 LaunchTimer::LaunchTimer(const cu::Api& cuda, uint32_t one_in, uint64_t seed,
                          const std::atomic<bool>* stopped)
     : cuda_(cuda), one_in_(one_in), stopped_(stopped), random_(seed | 1U), left_(NextGap()) {}
@@ -28,7 +9,6 @@ LaunchTimer::LaunchTimer(const cu::Api& cuda, uint32_t one_in, uint64_t seed,
 std::unique_ptr<LaunchTimer> LaunchTimer::Make(const cu::Api& cuda, uint32_t one_in, uint64_t seed,
                                                const std::atomic<bool>* stopped) {
   std::unique_ptr<LaunchTimer> timer(new LaunchTimer(cuda, one_in, seed, stopped));
-  const Uncaptured uncaptured(cuda);
   for (Launch& launch : timer->launches_) {
     launch.timer = timer.get();
     for (cu::Event* const event : {&launch.before, &launch.after}) {
@@ -43,7 +23,6 @@ std::unique_ptr<LaunchTimer> LaunchTimer::Make(const cu::Api& cuda, uint32_t one
 
 LaunchTimer::~LaunchTimer() {
   Collect();
-  const Uncaptured uncaptured(cuda_);
   for (const Launch& launch : launches_) {
     for (cu::Event const event : {launch.before, launch.after}) {
       if (event != nullptr) cuda_.EventDestroy(event);
@@ -96,13 +75,16 @@ void LaunchTimer::AddTimedTask(Slot* row) {
 
 void LaunchTimer::Collect() {
   if (first_ == end_) return;
-  const Uncaptured uncaptured(cuda_);
+  // Else a capture of any thread could end when this one asks for an event.
+  int mode = cu::kCaptureRelaxed;
+  cuda_.ThreadExchangeStreamCaptureMode(&mode);
   for (; first_ != end_; ++first_) {
     const Launch& launch = launches_[first_ % kPending];
     const cu::Result result = cuda_.EventQuery(launch.after);
-    if (result == cu::kNotReady) return;
+    if (result == cu::kNotReady) break;
     if (result == cu::kSuccess) AddTimes(launch);
   }
+  cuda_.ThreadExchangeStreamCaptureMode(&mode);
 }
 
 void LaunchTimer::AddTimes(const Launch& launch) const {

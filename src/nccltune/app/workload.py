@@ -211,22 +211,21 @@ def timed_twice(without: Path, with_rules: Path) -> str:
     both = [pair for pair in both if all(row.bins for row in pair)]
     if not both:
         return ""
-    calls = [row.calls for row, _ in both]
-    ranks = max(jobs[0].recorders, 1)
     times, errors = [], []
     for start in zip(*both, strict=True):
-        scales = [n / row.calls for n, row in zip(calls, start, strict=True)]
-        times.append(sum(n * (row.mean_us or 0.0) for n, row in zip(calls, start, strict=True)))
-        errors.append(error(sum(s**2 * variance(r) for s, r in zip(scales, start, strict=True))))
+        scaled = [(one[0].calls / row.calls, row) for one, row in zip(both, start, strict=True)]
+        times.append(sum(n * row.calls * (row.mean_us or 0.0) for n, row in scaled))
+        errors.append(error(sum(n**2 * variance(row) for n, row in scaled)))
     if not all(times):
         return ""
     ratio = times[0] / times[1]
     spread = ratio * math.hypot(errors[0] / times[0], errors[1] / times[1])
     words = " and ".join(
-        f"{time_text(time / ranks)} (± {time_text(half / ranks)}) {side}"
+        f"{time_text(time / jobs[0].recorders)} (± {time_text(half / jobs[0].recorders)}) {side}"
         for time, half, side in zip(times, errors, ("without the rules", "with them"), strict=True)
     )
-    share = percent_text(sum(calls) / sum(row.calls for row in before.values()))
+    calls = sum(row.calls for row, _ in both)
+    share = percent_text(calls / sum(row.calls for row in before.values()))
     words += f" a rank for {share} of the calls without, waits included: {ratio:.3f}x as fast"
     words += f" (95 % CI {max(ratio - spread, 0):.3f}-{ratio + spread:.3f} for these two starts"
     return words + ", in which NCCL logs each call; other starts may differ by more)"
