@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from nccltune.app.workload import show_workload
+from nccltune.app.workload import show_workload, timed_twice
 from nccltune.cli import workload_screen
 from tests.unit.runs import Cli
 from tests.unit.workload.recordings import (
@@ -134,3 +134,17 @@ def test_times_of_a_sample_are_an_estimate_with_its_interval(cli: Cli, tmp_path:
     assert "(± 211 us, 95 %, by 10 of 160 calls)" in out
     assert "40.0 480 us 100 % 10 9.22 us 36.9 us" in out
     assert "without a time" not in out
+
+
+def test_two_starts_compare_the_time_of_the_same_calls(tmp_path: Path) -> None:
+    # With the rules the job ran twice as long, and a call took half the time.
+    for name, calls, total_ns, number in (("a", 100, 100_000, 16), ("b", 200, 50_000, 12)):
+        task = row("AllReduce", 64, calls, timed={"total_ns": total_ns, "bins": [[number, 10]]})
+        rows = [row("AllReduce", 64, calls), row("Send", 8, 100)]
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "n0-7.json").write_text(record(communicator(rows, [task])))
+    words = timed_twice(tmp_path / "a", tmp_path / "b")
+    assert words.startswith("1.00 ms (± 36.6 us) without the rules and 500 us (± 18.8 us) with")
+    assert "for 50 % of the calls without" in words
+    assert "2.000x as fast (95 % CI 1.895-2.105 for these two starts, in which NCCL" in words
+    assert timed_twice(tmp_path / "a", tmp_path / "none") == ""
