@@ -2,6 +2,7 @@
 #include "profiler/launch_timer.h"
 
 namespace nccltune::profiler {
+
 LaunchTimer::LaunchTimer(const cu::Api& cuda, uint32_t one_in, uint64_t seed,
                          const std::atomic<bool>* stopped)
     : cuda_(cuda), one_in_(one_in), stopped_(stopped), random_(seed | 1U), left_(NextGap()) {}
