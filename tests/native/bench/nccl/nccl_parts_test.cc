@@ -132,6 +132,7 @@ TEST(Team, TheDeadlineNamesTheStuckMember) {
   };
   EXPECT_FALSE(team.Run(task, Team::Clock::now() + std::chrono::milliseconds(50)));
   EXPECT_FALSE(team.WaitIdle(std::chrono::milliseconds(10)));
+  while (team.FirstBusy() == 0) std::this_thread::yield();  // it may not have begun
   EXPECT_EQ(team.FirstBusy(), 1U);
   stop = true;
   EXPECT_TRUE(team.WaitIdle(seconds(20)));
