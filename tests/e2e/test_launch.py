@@ -279,7 +279,7 @@ def test_a_conversation_with_the_bench(site: Site, bench_job: tuple[Job, dict[st
         answers = process.rest()
         assert [answer["op"] for answer in answers] == ["hello", "point", "point", "done", "quit"]
         assert answers[0]["processes"] == rendered.placement.processes == 4
-        status, talk = process.end(30)
+        status, talk = process.end()
         assert status == 0, talk
     finally:
         process.close()
