@@ -73,5 +73,5 @@ function(nccltune_test name)
     return()
   endif()
   gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60
-                       PROPERTIES TIMEOUT 120)
+                       PROPERTIES TIMEOUT 900)
 endfunction()

@@ -17,6 +17,15 @@ def completed(words: Sequence[object] | str, **options: Any) -> "subprocess.Comp
     return subprocess.run(command, **options)  # type: ignore[no-any-return]  # noqa: PLW1510
 
 
+def alive(pid: int) -> bool:
+    """Whether a process is there and has not ended."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
 def write_program(path: Path, text: str) -> Path:
     """Write a program that can be run."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,7 @@ constexpr time_t kLeastSeconds = 1;
 
 // At exit, another thread that holds the recorder is waited for this long.
 constexpr int kTryMs = 10;
-constexpr int kMostTries = 1000 / kTryMs;
+constexpr int kMostTries = 5000 / kTryMs;
 
 std::atomic<Recorder*> of_process = nullptr;
 

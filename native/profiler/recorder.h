@@ -93,7 +93,7 @@ class Recorder {
   }
 
   // Writes the file of this process, if it has a recorder: at its end. Gives up if a call that
-  // exit interrupted in this thread, or one of another thread for a second, holds the recorder.
+  // exit interrupted in this thread, or one of another thread for 5 s, holds the recorder.
   static void WriteAtExit();
 
  private:

@@ -17,7 +17,7 @@ from nccltune.cli import run
 from nccltune.launch.find import find
 from nccltune.launch.flavor import Launcher
 from nccltune.model.errors import PlatformError
-from tests.programs import completed
+from tests.programs import alive, completed
 
 
 def line(*words: object) -> list[str]:
@@ -107,12 +107,3 @@ def running() -> Iterator[Running]:
 def children(pid: int) -> list[int]:
     """The processes that a process has started."""
     return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def alive(pid: int) -> bool:
-    """Whether a process is there and has not ended."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"

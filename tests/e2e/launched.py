@@ -45,10 +45,10 @@ class RunningLaunch:
     def end(self) -> tuple[int, dict[str, Any], str]:
         """Its exit code, result and standard error. If it hangs, the test fails with the place."""
         try:
-            out, talk = self.process.communicate(timeout=120)
+            out, talk = self.process.communicate(timeout=200)
         except subprocess.TimeoutExpired:
             self.process.send_signal(signal.SIGABRT)
-            pytest.fail(self.process.communicate(timeout=10)[1])
+            pytest.fail(self.process.communicate(timeout=60)[1])
         return self.process.returncode, json.loads(out) if out else {}, self._talk + talk
 
     def sizes(self) -> list[int]:

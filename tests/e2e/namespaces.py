@@ -21,7 +21,7 @@ from nccltune.native import net_path
 from tests.programs import completed
 from tests.waiting import wait_until
 
-TIMEOUT = 30
+TIMEOUT = 120
 
 
 def ip(words: str) -> str:

@@ -3,7 +3,6 @@
 
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from nccltune.report.data import Report
 from nccltune.report.html import render
 from tests.unit.report.fixture import report
+from tests.waiting import wait_until
 
 READY = "document.documentElement.dataset.ready === 'true'"
 
@@ -51,10 +51,7 @@ class Opened:
 
     def wait(self, expression: str) -> None:
         """Until a JavaScript expression holds (the page's policy forbids Playwright's own way)."""
-        deadline = time.monotonic() + 20
-        while not self.page.evaluate(expression):
-            assert time.monotonic() < deadline, expression
-            self.page.wait_for_timeout(20)
+        wait_until(lambda: self.page.evaluate(expression), expression)
 
     def legend(self, series: str) -> Any:
         return self.page.locator(f"#legend button[data-series='{series}']")
@@ -82,7 +79,7 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
         path = tmp_path / "report.html"
         path.write_text(render(shown or report()), encoding="utf-8")
         context = browser.new_context(viewport={"width": size[0], "height": size[1]}, **options)
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(120_000)
         contexts.append(context)
         found = Opened(context.new_page(), path.as_uri())
         if before:

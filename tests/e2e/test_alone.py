@@ -44,7 +44,7 @@ def test_a_verb_alone(verb: str, tmp_path: Path) -> None:
         (folder / "tuner.conf").write_text(rules)
     (tmp_path / "job.log").write_text(LOG_START + log_call("AllReduce", 1024))
     words = line(*verb.split(), "--json", *WORDS[verb])
-    done = completed(words, cwd=tmp_path, env=environment(), timeout=60)
+    done = completed(words, cwd=tmp_path, env=environment(), timeout=200)
     assert done.returncode == STATUS.get(verb, 0), done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     if verb != "sendrecv sweep":

@@ -23,6 +23,7 @@ from .bench_runs import (
     BENCH,
     FAKE_NCCL,
     HELLO,
+    LIMIT_S,
     NEEDS_FAKES,
     QUIT,
     SLOW,
@@ -103,7 +104,7 @@ def test_a_whole_run(started: Callable[..., Started]) -> None:
     answers = mpirun.rest()
     assert [answer["op"] for answer in answers] == ["hello", *["point"] * 5, "done", "quit"]
     assert answers[0]["processes"] == SIZE
-    status, talk = mpirun.end(30)
+    status, talk = mpirun.end()
     assert status == 0, talk
     nothing_left(port)
 
@@ -118,7 +119,7 @@ def test_the_death_of_a_rank_ends_all(started: Callable[..., Started], rank: int
     # hydra adds a notice of its own to the output of rank 0, on standard output.
     assert mpirun.popen.stdout is not None
     mpirun.popen.stdout.read()
-    status, _ = mpirun.end(30)
+    status, _ = mpirun.end()
     assert status != 0
     nothing_left(port)
 
@@ -131,7 +132,7 @@ def test_the_end_of_the_launcher_ends_all(started: Callable[..., Started], numbe
     assert mpirun.receive() is not None
     assert len(bench_processes(port)) == SIZE
     mpirun.popen.send_signal(number)
-    mpirun.popen.wait(30)
+    mpirun.popen.wait(LIMIT_S)
     nothing_left(port)
 
 

@@ -37,7 +37,7 @@ def of_host(host: str, folder: Path) -> set[int]:
 @pytest.fixture
 def job(site: Site, places: Path, request: pytest.FixtureRequest) -> Iterator[RunningLaunch]:
     """A job of two hosts with two processes each, of which two rows have come."""
-    variables = {**site.variables, "LAUNCHED_SLOW": "1", **getattr(request, "param", {})}
+    variables = {**site.variables, "LAUNCHED_SLOW": "60", **getattr(request, "param", {})}
     words = ("--launcher", site.launcher.value, "--set", f"hosts={','.join(HOSTS)}", "--gpus", 2)
     running = RunningLaunch(places.parent, variables, *words, program=PROGRAM)
     running.until("  2048  ")
@@ -62,19 +62,18 @@ def test_a_host_that_dies(job: RunningLaunch, host: str) -> None:
     kill_host(host, job.places, signal.SIGKILL)
     code, result, talk = job.end()
     assert (code, result["state"]) == (4, "failed"), talk
-    assert job.sizes()[:2] == [1024, 2048]
-    assert 8192 not in job.sizes()
+    assert job.sizes() == [1024, 2048]
     assert result["why"].startswith("a node went away")
     nothing_left(job)
 
 
-@pytest.mark.parametrize("job", [{"LAUNCHED_HALF": "1"}], indirect=True)
+@pytest.mark.parametrize("job", [{"LAUNCHED_HALF": "1", "LAUNCHED_SLOW": "0"}], indirect=True)
 def test_a_row_that_a_death_cut_is_none(job: RunningLaunch) -> None:
+    wait_until((job.places / "cut").exists)
     kill_host("nodea", job.places, signal.SIGKILL)
     code, result, talk = job.end()
     assert (code, result["state"]) == (4, "failed"), talk
     assert job.sizes() == [1024, 2048]
-    assert "  4096  " not in talk
 
 
 def test_ctrl_c_with_a_host_that_hangs(job: RunningLaunch) -> None:
@@ -83,7 +82,7 @@ def test_ctrl_c_with_a_host_that_hangs(job: RunningLaunch) -> None:
     job.process.send_signal(signal.SIGINT)
     code, result, talk = job.end()
     assert (code, result["state"]) == (128 + signal.SIGINT, "stopped"), talk
-    assert job.sizes()[:2] == [1024, 2048]
+    assert job.sizes() == [1024, 2048]
     # Nobody can end what hangs over there; it ends by itself when it wakes.
     wait_until(lambda: not of_host(other, job.places))
     for pid in of_host(host, job.places):
@@ -115,7 +114,7 @@ def test_a_host_that_dies_in_a_sweep(site: Site, places: Path) -> None:
     try:
         wait_until(lambda: (study / "samples.jsonl").exists())
         kill_host(hosts[1], places, signal.SIGKILL)
-        _, talk = sweep.communicate(timeout=60)
+        _, talk = sweep.communicate(timeout=200)
         assert sweep.returncode == 4, talk
         assert "are kept in" in talk
         assert "nccltune sweep" in talk, "the command that goes on"
@@ -158,7 +157,7 @@ def of_node(node: str, slurm: dict[str, str], places: Path) -> set[int]:
 def test_a_node_that_goes_away_is_told(tmp_path: Path, slurm: dict[str, str]) -> None:
     launched = launched_on(tmp_path, {**slurm, "LAUNCHED_SLOW": "60"})
     outputs = (launched.study / "launch").glob
-    wait_until(lambda: any("  1024  " in path.read_text() for path in outputs("*/output.txt")))
+    wait_until(lambda: any("  2048  " in path.read_text() for path in outputs("*/output.txt")))
     gone = of_node("b", slurm, launched.places)
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in gone:
@@ -166,5 +165,5 @@ def test_a_node_that_goes_away_is_told(tmp_path: Path, slurm: dict[str, str]) ->
     code, said, talk = launched.end()
     assert (code, said["state"]) == (4, "failed"), talk
     assert "NODE_FAIL" in said["why"], talk
-    assert launched.sizes() == [1024]
+    assert launched.sizes() == [1024, 2048]
     wait_until(lambda: not (processes(launched) or queue(slurm)))

@@ -150,8 +150,8 @@ def test_a_hang_names_the_plugin_and_the_call(
     start: Callable[..., PluginHost], scripted: Path
 ) -> None:
     with (
-        pytest.raises(LaunchError, match="no answer within 1 s .*reduce of 8 B") as caught,
-        start("sleep=600", timeout_s=1) as host,
+        pytest.raises(LaunchError, match="no answer within 3 s .*reduce of 8 B") as caught,
+        start("sleep=600", timeout_s=3) as host,
     ):
         host.decide(Collective.REDUCE, 8)
     assert str(scripted) in str(caught.value)

@@ -218,7 +218,7 @@ def test_a_job_that_can_never_start(
         cluster.set_state(WORKERS[0], state, **status)
 
     with played(cluster, waits):
-        words = command_words(tmp_path / "study", "--start-within", "8")
+        words = command_words(tmp_path / "study", "--start-within", "30")
         code, said, errors = run_to_its_end(cluster, *words)
     assert (code, said["state"]) == (4, "pending")
     assert reason in said["why"]

@@ -238,7 +238,7 @@ def test_a_process_that_fails(site: Site, places: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_leaves_nothing_running(site: Site, places: Path, number: signal.Signals) -> None:
     words = ("--launcher", site.launcher.value, "--set", "hosts=nodea,nodeb", "--gpus", 2)
-    variables = {**site.variables, "LAUNCHED_SLOW": "1"}
+    variables = {**site.variables, "LAUNCHED_SLOW": "60"}
     job = RunningLaunch(places.parent, variables, *words, program=PROGRAM)
     try:
         job.until("  2048  ")
@@ -248,7 +248,7 @@ def test_ctrl_c_leaves_nothing_running(site: Site, places: Path, number: signal.
         job.process.kill()
     assert (code, result["state"]) == (128 + number, "stopped")
     assert alive_at(places) == []
-    assert 4 <= len(result["samples"]) < 8, "whole rows are kept, in a study"
+    assert len(result["samples"]) == 4, "whole rows are kept, in a study"
     rows = (job.study / "samples.jsonl").read_text().splitlines()
     assert len(rows) == len(result["samples"])
 
@@ -279,7 +279,7 @@ def test_a_conversation_with_the_bench(site: Site, bench_job: tuple[Job, dict[st
         answers = process.rest()
         assert [answer["op"] for answer in answers] == ["hello", "point", "point", "done", "quit"]
         assert answers[0]["processes"] == rendered.placement.processes == 4
-        status, talk = process.end(30)
+        status, talk = process.end()
         assert status == 0, talk
     finally:
         process.close()

@@ -40,7 +40,7 @@ def sockets(host: Host, state: str) -> list[tuple[str, int, str, int]]:
 def nics(host: Host, tmp_path: Path, **environment: str) -> list[str]:
     """The NICs that the plugin logs as found, each with its address."""
     rank = host.start(tmp_path / "nobody", "idle --fork --seconds 0 --log", **environment)
-    _, log = rank.communicate(timeout=30)
+    _, log = rank.communicate(timeout=120)
     line = re.search(r"\d+ NICs?: (.*)", log)
     return [" ".join(nic.split()[:2]) for nic in line[1].split(", ")] if line else []
 

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 from nccltune.native import net_path
 from tests.e2e.command_line import line, nccltune
 from tests.programs import completed
+from tests.waiting import wait_until
 
 INTERFACES = [f"ncclNetPlugin_v{version}" for version in range(6, 13)]
 LOOPBACK = {"NCCL_SOCKET_IFNAME": "=lo", "NCCL_SOCKET_FAMILY": "AF_INET"}
@@ -64,7 +64,7 @@ STRANGERS = Path(__file__).parents[2] / "benchmarks" / "net_strangers.py"
 def working() -> subprocess.Popen[str]:
     """Two processes that send each other messages, of which every byte is checked."""
     program = net_path().parents[1] / "bin" / "nccltune-net-host"
-    command = f"{program} throughput --fork --check --connections 2 --seconds 5 --warm-up 0 --log"
+    command = f"{program} throughput --fork --check --connections 2 --seconds 12 --warm-up 0 --log"
     return subprocess.Popen(
         [*command.split(), "--plugin", str(net_path())],
         env={**os.environ, **LOOPBACK},
@@ -110,19 +110,18 @@ def moving(*options: str) -> Iterator[dict[str, int]]:
     with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL) as host:
         try:
             children = Path(f"/proc/{host.pid}/task/{host.pid}/children")
-            until = time.monotonic() + 60
-            roles: dict[str, int] = {}
-            while len(roles) != 2:
-                assert time.monotonic() < until, roles
+
+            def roles() -> dict[str, int]:
                 assert host.poll() is None
-                pids = children.read_text().split()
-                roles = {
+                found = {
                     connection["role"]: process["pid"]
-                    for process in stats(*pids, tolerant=True)
+                    for process in stats(*children.read_text().split(), tolerant=True)
                     for connection in process["connections"]
                     if any(flow["bytes"] for flow in connection["flows"]) or options[0] == "idle"
                 }
-            yield roles
+                return found if len(found) == 2 else {}
+
+            yield wait_until(roles)
         finally:
             host.kill()
 

@@ -166,7 +166,7 @@ def test_an_interrupted_comparison_goes_on(native: Path, tmp_path: Path, number:
     runs = tmp_path / "study" / "sendrecv-runs.jsonl"
     wait_until(lambda: runs.exists() and len(runs.read_text().splitlines()) >= 4)
     process.send_signal(number)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=120)
     finished = len(runs.read_text().splitlines())
     if number == signal.SIGKILL:
         assert process.returncode == -signal.SIGKILL

@@ -18,7 +18,8 @@ from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.study.files import Study
 from nccltune.tune.search import search
-from tests.e2e.command_line import alive, children, environment, line, nccltune
+from tests.e2e.command_line import children, environment, line, nccltune
+from tests.programs import alive
 from tests.waiting import wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -182,9 +183,7 @@ def test_a_killed_sweep_leaves_nothing_running_and_goes_on(
     process.communicate()
     assert process.returncode == -9
     assert started
-    wait_until(
-        lambda: not any(alive(pid) for pid in started), "the plugin host outlived the sweep", 15
-    )
+    wait_until(lambda: not any(alive(pid) for pid in started), "the plugin host outlived the sweep")
     kept = points(tmp_path / "study")
     assert lines <= len(kept) < len(uninterrupted)
     done = sweep("-o", "study", *LONG, "--json", cwd=tmp_path)
@@ -198,7 +197,7 @@ def test_an_interrupted_sweep_says_how_to_go_on(
 ) -> None:
     process, started = running_sweep(tmp_path, 300)
     os.kill(process.pid, number)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=200)
     assert process.returncode == code
     assert "points so far are kept in study" in said
     assert "resume:  nccltune sweep --output study" in said

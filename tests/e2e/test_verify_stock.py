@@ -184,7 +184,7 @@ def test_faster_rules_are_proven_and_slower_ones_removed(study: Study) -> None:
     done = verify(study, *PROGRAM, "--slow", "tree/simple")
     assert "verify     1 of 2 rules hold" in done.stdout
     # A slower rule needs 12 rounds: one bad moment must not remove a good rule.
-    assert done.stderr.count("the plugin; at most 0:") == 22
+    assert done.stderr.count("the plugin; at most ") == 22
     assert "run        24 of at most 24: with" in done.stderr or "24: without" in done.stderr
     proof = proof_of(study)
     assert [item.rule.choice.label for item in proof.rules] == ["tree/ll"]

@@ -207,8 +207,8 @@ bool RetiredCommunicators::ReleaseOnce() {
     const std::scoped_lock lock(mutex_);
     retired.swap(retired_);
   }
-  std::erase_if(retired, [](const auto& each) {
-    if (!each->Close()) return false;
+  std::erase_if(retired, [limit = Clock::now() + kLockWait](const auto& each) {
+    if (!each->Close(limit)) return false;
     Watcher::Get().Remove(each);
     return true;
   });

@@ -147,7 +147,8 @@ class RetiredCommunicators {
   void Add(const std::shared_ptr<Communicator>& communicator);
   // Frees the communicators whose operations are complete, and waits up to `patience` for the
   // others. If `patience` is not 0, waits up to 30 s for living peers that have not received all
-  // messages. The remaining communicators are tried again when the next communicator ends.
+  // messages. Waits up to 1 s for calls of other threads. The remaining communicators are tried
+  // again when the next communicator ends.
   void Release(std::chrono::milliseconds patience);
 
  private:

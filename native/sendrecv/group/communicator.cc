@@ -452,8 +452,8 @@ bool Communicator::EverythingIsComplete() {
          });
 }
 
-bool Communicator::Close() {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
+bool Communicator::Close(std::chrono::steady_clock::time_point limit) {
+  const std::unique_lock lock(mutex_, limit);
   if (!lock.owns_lock()) return false;
   if (segment_ == nullptr) return true;
   if (!EverythingIsComplete()) return false;

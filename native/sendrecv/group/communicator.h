@@ -100,8 +100,8 @@ class Communicator {
   bool JoinStreams(const std::vector<Stream>& streams);
 
   // Frees all resources. Frees nothing and returns false if work is still in progress or another
-  // thread is in a call. Never waits.
-  bool Close();
+  // thread is in a call until `limit`.
+  bool Close(std::chrono::steady_clock::time_point limit = {});
 
   // Returns whether a living peer has not yet received a message that copy engines carry. Returns
   // false if another thread is in a call until `limit`.

@@ -128,8 +128,8 @@ void* nccltune_sendrecv_resolve(unsigned number) {
     return t_found ? g_native[number] : SubstituteWithoutNccl(kSymbols[number].returns);
   }
   // A library's constructor that calls NCCL holds the loader's lock, which the thread that fills
-  // the table needs.
-  constexpr auto kPatience = std::chrono::milliseconds(500);
+  // the table needs. Opening NCCL may take seconds as well, if a network has its file.
+  constexpr auto kPatience = std::chrono::seconds(5);
   if (!g_once.Do(&Fill, kPatience)) return FindAlone(kSymbols[number]);
   return std::atomic_ref(nccltune_sendrecv_table[number]).load(std::memory_order_acquire);
 }

@@ -10,7 +10,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -27,11 +26,12 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from nccltune.launch.kubernetes.seen import KINDS
+from tests.e2e.bench_runs import free_ports
 from tests.programs import completed
+from tests.waiting import wait_until
 
 HERE = Path(__file__).parent
 CHECKOUT = HERE.parents[2]
-START_S = 60.0
 API_OPTIONS = (
     "--bind-address=127.0.0.1",
     "--authorization-mode=AlwaysAllow",
@@ -86,7 +86,7 @@ class Cluster:
 
     def kubectl(self, *words: str, check: bool = True, text: str | None = None) -> str:
         """What kubectl prints."""
-        done = completed(["kubectl", *words], env=self.environment, input=text, timeout=60)
+        done = completed(["kubectl", *words], env=self.environment, input=text, timeout=120)
         if check and done.returncode != 0:
             raise AssertionError(f"kubectl {' '.join(words)}: {done.stderr}")
         return done.stdout
@@ -198,7 +198,7 @@ class Cluster:
         for crd in (HERE / "crds").iterdir():
             self.kubectl("create", "-f", str(crd))
         for crd in ("mpijobs.kubeflow.org", "jobsets.jobset.x-k8s.io"):
-            self.kubectl("wait", f"crd/{crd}", "--for=condition=Established", "--timeout=30s")
+            self.kubectl("wait", f"crd/{crd}", "--for=condition=Established", "--timeout=120s")
         self._serve_logs()
 
     def _serve_logs(self) -> None:
@@ -281,14 +281,12 @@ class Cluster:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _until(self, what: str, holds: Callable[[], bool]) -> None:
-        end = time.monotonic() + START_S
-        while not holds():
+        def held() -> bool:
             for name, process in self._started.items():
-                if process.poll() is not None:
-                    raise AssertionError(f"{name} ended with {process.returncode}, before {what}")
-            if time.monotonic() > end:
-                raise AssertionError(f"{START_S:.0f} s are over, before {what}")
-            time.sleep(0.1)
+                assert process.poll() is None, f"{name} ended before {what}"
+            return holds()
+
+        wait_until(held, what)
 
 
 def server_program() -> Path:
@@ -302,12 +300,3 @@ def server_program() -> Path:
         if not shutil.which(name, path=path):
             pytest.skip(f"no {name} here")
     return program.resolve()
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody has now."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return ports

@@ -22,7 +22,7 @@ RendezvousConfig ConfigOf(int process, int processes, int port,
   config.token = kToken;
   config.world.process = process;
   config.world.processes = processes;
-  config.limit = seconds(20);
+  config.limit = seconds(120);
   return config;
 }
 
@@ -175,7 +175,7 @@ TEST(Rendezvous, TooManyUnknownConnectionsDoNotAffectTheRun) {
 TEST(Rendezvous, MissingProcessesAreNamed) {
   const int port = FreePort();
   RendezvousConfig config = ConfigOf(0, 7, port);
-  config.limit = milliseconds(1500);
+  config.limit = milliseconds(5500);
   HostThread host(config);
   std::optional<Wire> wire;
   std::optional<RendezvousError> failure;
@@ -192,7 +192,7 @@ TEST(Rendezvous, MissingProcessesAreNamed) {
   EXPECT_EQ(host.failure()->kind, RendezvousError::Kind::kMissingProcess);
   EXPECT_EQ(host.failure()->text,
             "processes 1, 2, 4-6 of 7 did not connect to 127.0.0.1:" + std::to_string(port) +
-                " within 1.5 s; rejected connections: 1 with a wrong token, 1 with "
+                " within 5.5 s; rejected connections: 1 with a wrong token, 1 with "
                 "another protocol, 1 that sent nothing, 1 that closed at once");
   // The process that has joined receives the error too.
   ASSERT_TRUE(failure);
@@ -213,11 +213,11 @@ TEST(Rendezvous, AProcessWithoutProcessZeroTimesOut) {
 TEST(Rendezvous, AProcessWithAWrongTokenGetsNoAnswer) {
   const int port = FreePort();
   RendezvousConfig host_meeting = ConfigOf(0, 2, port);
-  host_meeting.limit = milliseconds(1000);
+  host_meeting.limit = milliseconds(6000);
   HostThread host(host_meeting);
   RendezvousConfig config = ConfigOf(1, 2, port);
   config.token = kOtherToken;
-  config.limit = milliseconds(500);
+  config.limit = milliseconds(4000);
   std::optional<Wire> wire;
   const std::optional<RendezvousError> failure = JoinRendezvous(config, &wire);
   ASSERT_TRUE(failure);
@@ -235,7 +235,7 @@ TEST(Rendezvous, AnotherProgramAtTheAddressIsDetected) {
   std::atomic<bool> given_up = false;
   std::thread member([&] {
     RendezvousConfig config = ConfigOf(1, 2, port);
-    config.limit = milliseconds(1000);
+    config.limit = milliseconds(4000);
     std::optional<Wire> wire;
     failure = JoinRendezvous(config, &wire);
     given_up = true;

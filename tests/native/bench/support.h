@@ -52,20 +52,23 @@ inline sockaddr_in Loopback(int port) {
 }
 
 inline DeafPort TakePort() {
-  Descriptor taken(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = Loopback(0);
-  socklen_t size = sizeof address;
-  EXPECT_EQ(bind(taken.fd(), reinterpret_cast<sockaddr*>(&address), size), 0);
-  EXPECT_EQ(getsockname(taken.fd(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-  return {std::move(taken), ntohs(address.sin_port)};
+  std::random_device random;
+  while (true) {
+    Descriptor taken(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    // Below the ports that the kernel gives to connections.
+    const int port = static_cast<int>(10'000 + random() % 20'000);
+    const sockaddr_in address = Loopback(port);
+    const auto* const at = reinterpret_cast<const sockaddr*>(&address);
+    if (bind(taken.fd(), at, sizeof address) == 0) return {std::move(taken), port};
+  }
 }
 
 // A free port of the loopback interface.
 inline int FreePort() { return TakePort().port; }
 
-// Calls `done` until it returns true. Returns false after ten seconds.
+// Calls `done` until it returns true. Returns false after two minutes.
 inline bool Eventually(const std::function<bool()>& done) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(2);
   while (!done()) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));

@@ -40,8 +40,8 @@ void SetLimit(int limit) {
 pid_t Start(const std::function<ChildResult()>& body) {
   const pid_t child = fork();
   if (child != 0) return child;
-  // Longer than the minute that Until waits.
-  alarm(90);
+  // Longer than Until waits.
+  alarm(300);
   const ChildResult outcome = body();
   _exit(testing::Test::HasFailure() ? kBroken : outcome);
 }

@@ -67,7 +67,7 @@ enum class FuzzKind : uint8_t { kDecoders, kSender, kReceiver, kReceiverAgain };
 void FuzzWire(std::span<const uint8_t> bytes);
 
 // A case that takes longer counts as hanging.
-inline constexpr int64_t kLongestNs = 30 * kNsPerSecond;
+inline constexpr int64_t kLongestNs = 120 * kNsPerSecond;
 
 Device FuzzDevice();
 ConnectionContext FuzzContext();

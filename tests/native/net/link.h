@@ -48,9 +48,9 @@ inline bool HasLine(const std::vector<std::string>& lines, const std::vector<std
   });
 }
 
-inline constexpr std::chrono::seconds kLongest{60};
+inline constexpr std::chrono::seconds kLongest{120};
 
-// Calls `ask` until it returns true. Fails the test after a minute.
+// Calls `ask` until it returns true. Returns false after two minutes.
 inline bool Until(const std::function<bool()>& ask) {
   const auto limit = std::chrono::steady_clock::now() + kLongest;
   while (!ask()) {

@@ -123,15 +123,13 @@ class FullFlow {
     return frames;
   }
 
-  // Waits up to five seconds for the acknowledgement of so many frames.
+  // Waits for the acknowledgement of so many frames.
   bool IsAcknowledged(uint64_t count) {
-    for (int i = 0; i < 500; ++i) {
-      for (const ReverseFrame& frame : Frames()) {
-        if (frame.type == FrameType::kAck && frame.value == count) return true;
-      }
-      usleep(10'000);
-    }
-    return false;
+    return Until([&] {
+      return std::ranges::any_of(Frames(), [&](const ReverseFrame& frame) {
+        return frame.type == FrameType::kAck && frame.value == count;
+      });
+    });
   }
 
  private:
@@ -149,7 +147,6 @@ TEST_F(OddPeerTest, TheNewestAcknowledgementIsSentWhenTheSocketHasRoom) {
   TransferRequest* request = link_.Receive(&next);
   SendChunk(*bulk_, {.request = 1, .offset = 0, .total = 10, .length = 10}, content_);
   EXPECT_EQ(Finish(request).result, abi::kSuccess);
-  usleep(20'000);
   EXPECT_TRUE(full.IsAcknowledged(2));
   EXPECT_EQ(full.Frames().size(), 1U) << "older ones are not sent";
 }

@@ -307,19 +307,19 @@ TEST_P(RelayFaultTest, MessagesGoOn) {
 }
 
 TEST_F(RelayTest, WhenAllStallTheSenderReportsIt) {
-  Connect(WithFourFlows(1));
+  Connect(WithFourFlows(3));
   ASSERT_TRUE(Exchange(*link_, {.sizes = {1, 1 << 20}}));
   relay_->BefallAll(Fault::kStall);
   TransferRequest* const send = SendSome(32 << 20);
   EXPECT_EQ(Finish(send).result, abi::kRemoteError);
   EXPECT_TRUE(
       HasLine(TakeLines(), {"WARN", "sending to " + relay_->end().Name(), "on lo",
-                            "33554432 bytes outstanding", "nothing was delivered for 1 s"}));
+                            "33554432 bytes outstanding", "nothing was delivered for 3 s"}));
 }
 
 // Small messages are copied, so their requests complete before they are delivered.
 TEST_F(RelayTest, WhenAllStallTheSenderOfSmallMessagesReportsIt) {
-  Connect(WithFourFlows(1));
+  Connect(WithFourFlows(3));
   ASSERT_TRUE(Exchange(*link_, {.sizes = {1, 1 << 20}}));
   relay_->BefallAll(Fault::kStall);
   const std::vector<std::byte> content = Content(1 << 10, 3);
@@ -330,7 +330,7 @@ TEST_F(RelayTest, WhenAllStallTheSenderOfSmallMessagesReportsIt) {
            abi::kRemoteError;
   }));
   EXPECT_TRUE(HasLine(TakeLines(), {"WARN", "sending to " + relay_->end().Name(), "on lo",
-                                    " bytes outstanding", "nothing was delivered for 1 s"}));
+                                    " bytes outstanding", "nothing was delivered for 3 s"}));
 }
 
 TEST_F(RelayTest, WhenAllAreLostForGoodBothEndsReportIt) {

@@ -105,7 +105,7 @@ struct Held {
 
 // The kernel may still list a thread for a moment after it was joined.
 void ExpectNoMoreThan(const Held& before) {
-  for (int i = 0; i < 1000 && Held().threads > before.threads; ++i) usleep(1000);
+  for (int i = 0; i < 10'000 && Held().threads > before.threads; ++i) usleep(1000);
   const Held after;
   EXPECT_LE(after.descriptors, before.descriptors);
   EXPECT_LE(after.threads, before.threads);

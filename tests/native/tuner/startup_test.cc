@@ -11,6 +11,14 @@
 #include "tuner/rule_set.h"
 #include "tuner/support.h"
 
+// What happens while the plugin pauses between two reads of a file.
+static std::function<void()> on_pause;
+extern "C" int usleep(useconds_t us) {
+  if (on_pause) on_pause();
+  std::this_thread::sleep_for(std::chrono::microseconds(us));
+  return 0;
+}
+
 namespace nccltune::tuner {
 namespace {
 
@@ -333,12 +341,13 @@ TEST_F(StartupTest, APartOfAFileIsNamed) {
 TEST_F(StartupTest, AFileThatIsBeingWrittenIsReadAgain) {
   const std::string whole = kWhole;
   const ScopedFile file(whole.substr(0, whole.find("320") + 2));
-  std::thread writer([&] {
-    usleep(20'000);
-    Rewrite(file, whole);
-  });
+  int pauses = 0;
+  on_pause = [&] {
+    if (++pauses == 3) Rewrite(file, whole);
+  };
   EXPECT_TRUE(Decides(file));
-  writer.join();
+  on_pause = nullptr;
+  EXPECT_EQ(pauses, 3);
 }
 
 TEST_F(StartupTest, AWriterBesideManyCommunicatorsNeverGivesATornRule) {

@@ -117,7 +117,7 @@ TEST(Team, EachMemberDoesTheTaskInAThreadOfItsOwn) {
           const std::lock_guard<std::mutex> lock(mutex);
           threads.insert(std::this_thread::get_id());
         },
-        Team::Clock::now() + seconds(20)));
+        Team::Clock::now() + seconds(200)));
     ASSERT_EQ(members, 7);
   }
   EXPECT_EQ(threads.size(), 3U);
@@ -132,9 +132,10 @@ TEST(Team, TheDeadlineNamesTheStuckMember) {
   };
   EXPECT_FALSE(team.Run(task, Team::Clock::now() + std::chrono::milliseconds(50)));
   EXPECT_FALSE(team.WaitIdle(std::chrono::milliseconds(10)));
+  while (team.FirstBusy() == 0) std::this_thread::yield();  // it may not have begun
   EXPECT_EQ(team.FirstBusy(), 1U);
   stop = true;
-  EXPECT_TRUE(team.WaitIdle(seconds(20)));
+  EXPECT_TRUE(team.WaitIdle(seconds(200)));
   EXPECT_EQ(team.FirstBusy(), 3U);
 }
 
@@ -149,7 +150,7 @@ TEST(Team, HurryEndsARunLongBeforeItsDeadline) {
   EXPECT_FALSE(team.Run(task, start + seconds(600)));
   EXPECT_LT(Team::Clock::now() - start, seconds(100));
   stop = true;
-  EXPECT_TRUE(team.WaitIdle(seconds(20)));
+  EXPECT_TRUE(team.WaitIdle(seconds(200)));
 }
 
 TEST(Team, AStuckThreadIsLeftToItself) {
@@ -161,7 +162,7 @@ TEST(Team, AStuckThreadIsLeftToItself) {
       while (member == 1 && !*stop) std::this_thread::yield();
       if (member == 1) *over = true;
     };
-    EXPECT_FALSE(team.Run(task, Team::Clock::now() + std::chrono::milliseconds(20)));
+    EXPECT_FALSE(team.Run(task, Team::Clock::now() + std::chrono::milliseconds(200)));
   }
   *stop = true;
   while (!*over) std::this_thread::yield();

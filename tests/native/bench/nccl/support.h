@@ -81,7 +81,7 @@ class FakeGpus : public ::testing::Test {
     step.bytes = bytes;
     step.warmup = 1;
     step.iterations = 3;
-    step.timeout_s = 30;
+    step.timeout_s = 600;
     return step;
   }
 

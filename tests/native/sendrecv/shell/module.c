@@ -49,7 +49,7 @@ static int FirstSleeps(void) {
 __attribute__((constructor)) static void CallWhileLoaded(void) {
   pthread_t first;
   if (getenv("MODULE_CALLS") == NULL) return;
-  alarm(30); /* ends the test if it hangs */
+  alarm(120); /* ends the test if it hangs */
   if (pthread_create(&first, NULL, &Call, &first_thread) != 0) abort();
   while (!FirstSleeps()) sched_yield();
   Call(NULL);

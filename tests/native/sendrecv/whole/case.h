@@ -106,7 +106,7 @@ struct Member {
   // Makes this rank's call for a message of rank `sender`.
   void Transfer(int sender) const { rank == sender ? Send() : Receive(); }
   void Wait() const { EXPECT_EQ(cuStreamSynchronize(stream), kCudaSuccess); }
-  // Returns whether the stream is idle within half a minute.
+  // Returns whether the stream is idle soon.
   bool Ends() const {
     return Soon([&] { return cuStreamQuery(stream) != kNotReady; });
   }
@@ -169,8 +169,7 @@ inline void RunTwo(int rounds, const std::function<void(Member&)>& body) {
   RunRanks(2, rounds, body);
 }
 
-// Polls for an error like a framework's watchdog. Returns false if there is none within half a
-// minute.
+// Polls for an error like a framework's watchdog. Returns false if there is none.
 inline bool LearnsOfAnError(ncclComm_t comm) {
   return Soon([&] {
     ncclResult_t error = kNcclSuccess;
@@ -178,24 +177,26 @@ inline bool LearnsOfAnError(ncclComm_t comm) {
   });
 }
 
-// Returns when the library's thread has checked everything once more. Needs CaseWithChecks
-// (output.h).
-inline void AwaitCheck() {
+// Returns how many lines with this text the library has written about this process. Needs
+// CaseWithChecks (output.h).
+inline size_t CountReported(const std::string& text) {
   const std::string mine = "process " + std::to_string(getpid()) + ": ";
-  const auto lines = [&] {
-    std::ifstream file(std::getenv("NCCLTUNE_SENDRECV_STATS"));
-    size_t count = 0;
-    for (std::string line; std::getline(file, line);) {
-      if (line.find(mine) != std::string::npos) ++count;
-    }
-    return count;
-  };
+  std::ifstream file(std::getenv("NCCLTUNE_SENDRECV_STATS"));
+  size_t count = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.find(mine) != std::string::npos && line.find(text) != std::string::npos) ++count;
+  }
+  return count;
+}
+
+// Returns when the library's thread has checked everything once more.
+inline void AwaitCheck() {
   // The counts are written at the beginning of a check. So the check is complete when they are
   // written again.
   for (int i = 0; i < 2; ++i) {
-    const size_t before = lines();
+    const size_t before = CountReported("");
     EXPECT_EQ(raise(SIGUSR1), 0);
-    EXPECT_TRUE(Soon([&] { return lines() > before; }));
+    EXPECT_TRUE(Soon([&] { return CountReported("") > before; }));
   }
 }
 

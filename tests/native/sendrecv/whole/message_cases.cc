@@ -78,8 +78,9 @@ void ReceiveLate(bool destroy) {
       }
       own.Meet();
       if (own.rank == 1) {
-        // Longer than destroying a communicator takes otherwise.
-        if (round == kLast) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+        // Longer than destroying a communicator takes otherwise. A process that ends waits for 5 s.
+        const std::chrono::milliseconds late(destroy ? 1500 : 300);
+        if (round == kLast) std::this_thread::sleep_for(late);
         own.Receive();
         own.Wait();
         own.ExpectReceived(round);
@@ -116,7 +117,14 @@ TEST(Exchange, AReceiveThatIsAskedAbout) {
   RunTwo(kWarm, [](const Member& own) {
     if (own.rank == 1) own.Receive();
     own.Meet();
+    // The stream reaches the receive after the call.
+    EXPECT_TRUE(Soon([] {
+      AwaitCheck();
+      return CountReported("the first stream has reached it") != 0;
+    }));
+    const size_t before = CountReported("message 5, ");
     AwaitCheck();
+    EXPECT_EQ(CountReported("message 5, ") - before, 2U);
     own.Meet();
     if (own.rank == 0) own.Send();
     own.Wait();
@@ -395,6 +403,7 @@ TEST(Capture, OfGroupsOnAllSides) {
     const uint64_t before = NativeSends();
     AllToAll second(own, kRanks);
     AllToAll third(own, kRanks);
+    own.Meet();  // a capture waits a second for its peers
     second.Capture();
     third.Capture();
     EXPECT_EQ(NativeSends(), before) << "none is NCCL's";
@@ -423,6 +432,7 @@ TEST(Capture, OfAPeerThatIsKilled) {
         own.Wait();
         own.Meet();
         AllToAll graph(own, 2);
+        own.Meet();
         graph.Capture();
         graph.Run(1);
         own.Meet();

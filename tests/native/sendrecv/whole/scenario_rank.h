@@ -90,7 +90,7 @@ inline constexpr int kRanks = 2;
 // NOLINT(google-build-using-namespace): CUDA's and NCCL's names
 using Clock = std::chrono::steady_clock;
 
-inline constexpr auto kMeeting = std::chrono::seconds(90);
+inline constexpr auto kMeeting = std::chrono::seconds(240);
 
 inline std::string ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -120,7 +120,7 @@ class ScenarioRank {
         rank_(rank),
         folder_(std::move(folder)),
         large_(settings.Number("large", kDefaultLarge)),
-        patience_(settings.Number("patience", 30)) {}
+        patience_(settings.Number("patience", 120)) {}
 
   const Settings& settings() const { return settings_; }
   int rank() const { return rank_; }

@@ -3,7 +3,6 @@
 
 import os
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -19,23 +18,17 @@ from nccltune.doctor.evidence.redacting import (
     plain_text,
 )
 from nccltune.doctor.evidence.tools import run_all
+from tests.programs import alive
 from tests.unit.doctor.evidence import texts
+from tests.waiting import wait_until
 
 
 def sh(name: str, script: str, deadline_s: float = 30.0) -> ToolCommand:
     return ToolCommand(name, ("/bin/sh", "-c", script), deadline_s)
 
 
-def has_ended(pid: int) -> bool:
-    """Return whether a killed process is gone, or a zombie until its new parent reaps it."""
-    for _ in range(500):
-        try:
-            if " Z " in Path(f"/proc/{pid}/stat").read_text():
-                return True
-        except FileNotFoundError:
-            return True
-        time.sleep(0.01)
-    return False
+def await_end(pid: Path) -> None:
+    wait_until(lambda: not alive(int(pid.read_text())))
 
 
 def test_tools_run_concurrently(tmp_path: Path) -> None:
@@ -70,12 +63,12 @@ def test_failures_are_reported_with_their_reason() -> None:
 def test_a_tool_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     script = f"trap '' TERM INT; sleep 1000 & echo $! >{pid}; echo begun; wait"
-    found = run_all([sh("hangs", script, 0.5), sh("other", "echo done")])
+    found = run_all([sh("hangs", script, 3.0), sh("other", "echo done")])
     assert found["hangs"].problem is not None
-    assert "did not end within 0.5 s and was stopped" in found["hangs"].problem
+    assert "did not end within 3 s and was stopped" in found["hangs"].problem
     assert found["hangs"].data == b"begun\n"
     assert found["other"].data == b"done\n"
-    assert has_ended(int(pid.read_text()))
+    await_end(pid)
 
 
 def test_a_stop_kills_running_tools_and_starts_no_more(tmp_path: Path) -> None:
@@ -88,12 +81,11 @@ def test_a_stop_kills_running_tools_and_starts_no_more(tmp_path: Path) -> None:
     ]
     thread = threading.Thread(target=lambda: killed.update(run_all(both, stop=stop)))
     thread.start()
-    while not pid.exists():
-        time.sleep(0.01)
+    wait_until(pid.exists)
     stop.set()
     thread.join()
     assert (killed["hangs"].problem or "").endswith("was stopped: no time was left")
-    assert has_ended(int(pid.read_text()))
+    await_end(pid)
     late = run_all([sh("late", f"touch {tmp_path}/late")], stop=stop)
     assert late["late"].problem == "/bin/sh: no time was left"
     assert not (tmp_path / "late").exists()
@@ -116,7 +108,7 @@ def test_a_child_that_outlives_its_tool_is_killed(tmp_path: Path) -> None:
     assert found["parent"].data == b"out\n"
     assert found["parent"].problem is None
     assert found["parent"].seconds < 100
-    assert has_ended(int(pid.read_text()))
+    await_end(pid)
 
 
 def test_output_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

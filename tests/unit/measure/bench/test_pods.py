@@ -183,7 +183,7 @@ def test_waiting_for_pods_consumes_no_input(cluster: Path) -> None:
     try:
         words, lines = pods.command([], 77, {})
         said = b"".join(line + b"\n" for line in [*lines, b"hello"])
-        done = subprocess.run(words, input=said, capture_output=True, timeout=30, check=True)
+        done = subprocess.run(words, input=said, capture_output=True, timeout=120, check=True)
         assert done.stdout == b"hello\n"
     finally:
         pods.close()

@@ -145,9 +145,11 @@ def test_a_bench_that_gives_no_answer_is_killed(
     monkeypatch.setattr("nccltune.measure.bench.process._BEYOND_TIMEOUT_S", 0.2)
     short = request()
     short.timeout_s = 0.1
-    with pytest.raises(LaunchError, match="no answer within"), bench("stuck", tmp_path) as running:
-        list(running.measure(short))
-    assert all(gone(pid) for pid in pids(tmp_path, 2))
+    with bench("stuck", tmp_path) as running:
+        started = pids(tmp_path, 2)
+        with pytest.raises(LaunchError, match="no answer within"):
+            list(running.measure(short))
+    assert all(gone(pid) for pid in started)
 
 
 @pytest.mark.parametrize("mode", ["strange", "refused"])
