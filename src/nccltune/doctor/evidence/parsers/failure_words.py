@@ -115,6 +115,7 @@ WORDS: dict[str, tuple[str, ...]] = {
         "Torch not compiled with CUDA enabled", "Failed to load NCCL library",
         "name 'ncclGetVersion' is not defined"),
     "gloo": ("Gloo connectFullMesh failed", "gloo/transport/tcp/device.cc", "gloo::EnforceNot"),
+    "gloo_loopback": ("Unable to resolve hostname to a (local) address",),
     "sharp": ("ERROR sharp_", "ERROR Failed to lock SAT tree", "ERROR collect_ports_data",
         "must bind to port with master SM", "SHArP coll failed", "SHArP Aggregation Manager",
         "Job error in sharp_"),
