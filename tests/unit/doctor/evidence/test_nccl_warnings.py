@@ -317,6 +317,8 @@ SHAPES = (
     ("no_kernel", "src/enqueue.cc:47 Cuda failure 500 'named symbol not found'"),
     ("cuda", "misc/cudawrap.cc:36 Cuda failure 500 'named symbol not found'"),
     ("cuda", "enqueue.cc:58 Cuda failure 'invalid argument'"),
+    ("optional", "transport/nvls.cc:703 rank 0 failed to NVLS register sendbuff 0x78 recvbuff 0x9"),
+    ("effect", "misc/argcheck.cc:39 Broadcast : invalid root 0 (root should be in the 0..-1 range"),
     ("optional", "transport/p2p.cc:944 rank 3 failed to IPC register userbuff 0x7f buffSize 8"),
     ("stray_command", "proxy.cc:1111 [Service thread] Unknown command 790 from localRank -1"),
     ("effect", "proxy.cc:1111 [Service thread] Unknown command 790 from localRank 2"),

@@ -105,6 +105,8 @@ def test_containers_of_one_node(text: str, found: bool) -> None:
         ("With NCCL_P2P_DISABLE=1 it no longer hangs", "NCCL_P2P_DISABLE=1"),
         ("The crash is gone with NCCL_NVLS_ENABLE=0", "NCCL_NVLS_ENABLE=0"),
         ("It works after removing NCCL_IB_HCA", "-NCCL_IB_HCA"),
+        ("It can be bypassed using `export NCCL_RAS_ENABLE=0`.", "NCCL_RAS_ENABLE=0"),
+        ("It can be fixed with NCCL_P2P_DISABLE=1, they say", ""),
         ("I set NCCL_P2P_DISABLE=1 but it still hangs", ""),
         ("NCCL_IB_DISABLE=1 fails too, only gloo works", ""),
         ("I tried NCCL_P2P_DISABLE=1 and it hangs all the same, MPI works", ""),

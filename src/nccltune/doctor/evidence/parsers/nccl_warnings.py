@@ -105,7 +105,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"NCCL version mismatch|Mismatched NCCL version", "versions_differ"),
     (r"(?:^|/)ras/", "", "ras"),
     ("", r"nvmlDeviceGet\w+.*failed: Not Supported|Failed to find nvml device", "optional"),
-    ("", r"failed to IPC register userbuff|MSCCL\+\+: Cannot enable|rocprofiler-register failed",
+    ("", r"failed to (?:IPC|NVLS) register |MSCCL\+\+: Cannot enable|rocprofiler-register failed",
      "optional"),
     (r"rocm_smi|rsmi", "", "sysfs"),
     (r"(?:^|/)msccl", r"^(?!MSCCL\+\+)", "msccl"),
@@ -188,6 +188,8 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"Unable to open device", "verbs"),
     ("", r"truncated|collective mismatch|Mismatched collective|incorrect receive info",
      "calls_differ"),
+    # A communicator that an error left without ranks.
+    ("", r"in the 0\.\.-1 range", "effect"),
     (r"argcheck\.cc", "", "usage"),
     ("", r"Bootstrap Root ?: ?(?:rank \d+ of \d+ ranks has already|mismatch in rank)", "usage"),
     # The struct of a newer release: "undefined" is no value for an older one.

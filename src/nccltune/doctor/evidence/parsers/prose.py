@@ -82,7 +82,7 @@ _SETTING = re.compile(
     r"(?:[\"'`]?(?: ?= ?| to )[\"'`]?(?P<value>[\w^=.:,-]{1,80}))?"
 )
 _WORKS = re.compile(
-    r"\b(?:works?|worked|fix(?:es|ed)|solve[sd]|resolve[sd]|succeed(?:s|ed)?"
+    r"\b(?:works?|worked|bypassed|avoided|fix(?:es|ed)|solve[sd]|resolve[sd]|succeed(?:s|ed)?"
     r"|pass(?:es|ed)?(?= with\b| when\b| if\b|\W*$)"
     r"|(?:runs?|ran|trains?|starts?|went|goes) (?:fine|well|ok|normally|smoothly|correctly|through"
     r"|without|successfully|at \d+)|goes away|went away|(?:is|was|are) gone|disappear(?:s|ed)"
@@ -91,8 +91,8 @@ _WORKS = re.compile(
     re.IGNORECASE,
 )
 _NOT_WORKS = re.compile(
-    r"\?|\b(?:not|never|cannot|still|neither|nor|unless|would|will|should|could|can|might|may|please"
-    r"|whether|hope|expect\w*|suppose\w*|no (?:effect|luck|difference|change|success)|except)\b"
+    r"\?|\b(?:not|never|cannot|still|neither|nor|unless|would|will|should|could|might|may"
+    r"|can(?! be (?:bypassed|avoided))|please|whether|hope|expect\w*|suppose\w*|no (?:effect|luck|difference|change|success)|except)\b"
     r"|n['’]t\b|\b(?:see|check|test|know|try(?:ing)?|wonder\w*) if\b|\bhow\b.{0,40}\bworks?\b"
     r"|\bworks? (?:group|dir|queue|fifo|load|space|item|by|like|only for)"
     r"|\bwithout (?:setting )?NCCL_"
