@@ -92,7 +92,8 @@ _WORKS = re.compile(
 )
 _NOT_WORKS = re.compile(
     r"\?|\b(?:not|never|cannot|still|neither|nor|unless|would|will|should|could|might|may"
-    r"|can(?! be (?:bypassed|avoided))|please|whether|hope|expect\w*|suppose\w*|no (?:effect|luck|difference|change|success)|except)\b"
+    r"|can(?! be (?:bypassed|avoided))|please|whether|hope|expect\w*|suppose\w*"
+    r"|no (?:effect|luck|difference|change|success)|except)\b"
     r"|n['’]t\b|\b(?:see|check|test|know|try(?:ing)?|wonder\w*) if\b|\bhow\b.{0,40}\bworks?\b"
     r"|\bworks? (?:group|dir|queue|fifo|load|space|item|by|like|only for)"
     r"|\bwithout (?:setting )?NCCL_"
