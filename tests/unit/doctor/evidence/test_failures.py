@@ -82,6 +82,7 @@ LINES = [
     ("launcher", "srun: error: h2: task 9: Exited with exit code 3"),
     ("launcher", "./all_reduce_perf: error while loading shared libraries: libmpi.so.40"),
     ("launcher", "Host key verification failed."),
+    ("launcher", "Abort(3712399) on node 0 (rank 0 in comm 0): Fatal error in PMPI_Init: Other"),
     ("unschedulable", "Warning  FailedScheduling  0/8 nodes are available"),
     ("died", "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"),
     ("gloo_loopback", "[W9 ProcessGroupGloo.cpp:5] Warning: Unable to resolve hostname to a "

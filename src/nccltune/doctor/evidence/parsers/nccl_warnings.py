@@ -165,7 +165,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"NET/g?IB.*(?:Got async|async fatal|non-fatal async|GID table changed|unknown event)",
      "rdma_event"),
     ("", r"^MNNVL \(cliqueSize", "imex"),
-    ("", r"NVLink SHARP \(NVLS\)", "nvls"),
+    ("", r"bind NVLink SHARP \(NVLS\)", "nvls"),
     ("", r"Duplicate GPU detected|using the same GPU", "device"),
     ("", r"attaching to shared memory segment .*\(size 0\)", "cumem_host"),
     ("", r"No space left on device|failed to extend|posix_fallocate", "shm"),
