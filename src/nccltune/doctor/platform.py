@@ -20,7 +20,7 @@ def fill_platform(platform: Platform, nodes: Mapping[str, Facts], at: str) -> Pl
 
     If nodes differ, the most common value is used. `at` is the time of reading, ISO 8601.
     """
-    told: dict[str, Any] = {
+    found: dict[str, Any] = {
         "gpu": _most(_gpu(facts) for facts in nodes.values()),
         "gpus": _most(_gpu_count(facts) for facts in nodes.values()),
         "link": _most(_link(facts) for facts in nodes.values()),
@@ -33,7 +33,7 @@ def fill_platform(platform: Platform, nodes: Mapping[str, Facts], at: str) -> Pl
     }
     news = {
         name: value
-        for name, value in told.items()
+        for name, value in found.items()
         if value is not None and getattr(platform, name) is None
     }
     settings = platform.settings or _settings(nodes)

@@ -62,8 +62,11 @@ def _lines_of_a_kind() -> Iterator[tuple[str, Case]]:
         ]
         yield rule, Case(verdict=RuleVerdict.OK, facts={fact: others})
         own = {"kind": kind, "text": f"a line of {kind}", "count": 2}
+        if fact == "failures":
+            own["where"] = "run.log:3"
+        says = f"a line of {kind} ({own.get('where', 'seen 2 times')}"
         facts = {fact: [*others, own]}
-        yield rule, Case(verdict=RuleVerdict.FINDING, says=f"a line of {kind}", facts=facts)
+        yield rule, Case(verdict=RuleVerdict.FINDING, says=says, facts=facts)
 
 
 @cache

@@ -73,12 +73,12 @@ def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
     records = [one for one in records if one.kind != "kernel"]
     # If nvidia-smi is not installed, each query of nvidia-smi reports the same problem. `fromkeys`
     # removes the repetitions.
-    told = "\n".join(
+    refused = "\n".join(
         dict.fromkeys(
             one for one in evidence.problems if _TOOL in one and one.partition(": ")[0] not in raws
         )
     )
-    records += [_record(one, "collected.txt") for one in parse_failures(told)]
+    records += [_record(one, "collected.txt") for one in parse_failures(refused)]
     logs = [raw for raw in raws.values() if raw.name in _LOGS]
     if logs:
         lines = sum(len(raw.data.splitlines()) for raw in logs)

@@ -6,18 +6,22 @@ import re
 from collections import Counter, defaultdict
 from typing import Any
 
-from nccltune.doctor.evidence.parsers.hang import told_hang
 from nccltune.doctor.evidence.parsers.nccl_init import parse_init
 from nccltune.doctor.evidence.parsers.nccl_lines import NcclLines, parse_nccl_lines
+from nccltune.doctor.evidence.parsers.prose import (
+    containers_of_a_node,
+    described_hang,
+    workarounds,
+)
 from nccltune.doctor.evidence.parsers.result_rows import has_rows
 from nccltune.doctor.evidence.parsers.text import lines_of
-from nccltune.doctor.evidence.parsers.workarounds import workarounds
 from nccltune.doctor.evidence.raw import NodeEvidence, Raw
 from nccltune.doctor.facts import Facts
 from nccltune.doctor.facts.log import (
     LOG_BOOTSTRAP,
     LOG_CALLS_APART,
     LOG_COLL_CHANNELS,
+    LOG_CONTAINERS,
     LOG_FABRIC_FAULTS,
     LOG_FABRIC_NODES,
     LOG_GDR_DISABLED,
@@ -102,9 +106,9 @@ def add_logs(evidence: NodeEvidence, facts: Facts) -> None:
         facts.add(RAS_CHECKS, *checks)
     _names(evidence, facts)
     posts = [raw for item in ("log", "test", "output") for raw in evidence.all(item)]
-    told = {one.key: one for raw in posts for one in evidence.parse(raw, workarounds)}
+    named = {one.key: one for raw in posts for one in evidence.parse(raw, workarounds)}
     if posts:
-        facts.add(LOG_WORKAROUNDS, list(told.values()), posts[0].place())
+        facts.add(LOG_WORKAROUNDS, list(named.values()), posts[0].place())
     tests = [record for raw in evidence.all("test") for record in _tests(evidence, raw)]
     if tests:
         facts.add(TESTS, tests, evidence.all("test")[0].place())
@@ -175,7 +179,9 @@ def _starts(evidence: NodeEvidence, facts: Facts) -> None:
             [LogSettingApart(name=one.name, said=one.said) for one in apart],
             place,
         )
-    facts.add(LOG_HANGS, evidence.parse(whole, told_hang), place)
+    if (words := evidence.parse(whole, containers_of_a_node)) is not None:
+        facts.add(LOG_CONTAINERS, words, place)
+    facts.add(LOG_HANGS, evidence.parse(whole, described_hang), place)
     if found.unfinished is not None:
         facts.add(LOG_UNFINISHED, found.unfinished, place)
     if found.times is not None:

@@ -130,8 +130,8 @@ def put_file(
         evidence.has_index = True
         _index(evidence, data)
     elif not kinds.items and not kinds.unclear:
-        told = _TOLD if mentions_failure(data) else _UNKNOWN
-        evidence.refuse(shown, told if data.strip() else "is empty")
+        reason = _PROSE if mentions_failure(data) else _UNKNOWN
+        evidence.refuse(shown, reason if data.strip() else "is empty")
     else:
         for item in kinds.items:
             part = _part(kinds.sections.get(item), data)
@@ -212,7 +212,7 @@ def _dedented(data: bytes) -> bytes:
     )
 
 
-_TOLD = "it tells of a failure and holds no output of a tool, so that nothing can be decided"
+_PROSE = "it mentions a failure and holds no output of a tool, so that nothing can be decided"
 _CUT = "leave out lines of calls (grep -v opCount), or give both ends: head -c 15M, tail -c 15M"
 _UNKNOWN = "its kind is not recognised"
 _UNCLEAR = "which machine each is of is not known; give each as a file of its own"

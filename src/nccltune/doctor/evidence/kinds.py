@@ -22,7 +22,7 @@ from nccltune.doctor.evidence.parsers.kernel_log import (
     has_kernel_lines,
     without_kernel_lines,
 )
-from nccltune.doctor.evidence.parsers.workarounds import tells_workaround
+from nccltune.doctor.evidence.parsers.prose import has_workaround
 from nccltune.formats.text.lines import encoding_of
 from nccltune.formats.topology.nvidia_smi_matrix import PCI_MATRIX
 from nccltune.formats.topology.xml_tree import dumps_in
@@ -349,7 +349,7 @@ def kinds_of(name: str, data: bytes, *, collected: bool = False) -> FileItems:
         fails = _states_failure(data) or (by_content == "job" and _has_other_lines(data))
         items = (by_content,) if is_quiet or not fails else (by_content, OUTPUT)
         return FileItems(items, sure=True)
-    if states_failure(data) or tells_workaround(data):
+    if states_failure(data) or has_workaround(data):
         return FileItems((OUTPUT,), sure=True)
     if not head.strip():
         return FileItems((hint,), sure=hint in _OFTEN_EMPTY) if hint else FileItems((), sure=False)

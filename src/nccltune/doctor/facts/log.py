@@ -165,6 +165,14 @@ LOG_HANGS = records(
 )
 
 
+LOG_CONTAINERS = fact(
+    "log.containers",
+    str,
+    meaning="words of a person that the ranks are in several containers of one node",
+    read="text around the NCCL log",
+)
+
+
 class LogWorkaround(FactRecord):
     """One record of the fact `log.workarounds`."""
 

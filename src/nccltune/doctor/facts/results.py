@@ -59,9 +59,9 @@ class StatedFailure(FactRecord):
         str | None,
         (
             "no_gpu, no_smi, gpu_lost, gpu_busy, driver_old, no_kernel, fabric, device, gpu_fault, "
-            "gpu_memory, shm, gloo, torch_check, torch_store, watchdog, nccl, wrong, launcher, "
-            "limit, died, network; of NCCL's warnings also cuda, peer_import, imex, nvls, "
-            "nvlink_p2p, rdma_no_answer, "
+            "gpu_memory, shm, gloo, gloo_loopback, torch_check, torch_store, watchdog, nccl, "
+            "wrong, launcher, limit, died, network; of NCCL's warnings also cuda, peer_import, "
+            "imex, nvls, nvlink_p2p, rdma_no_answer, rdma_failover, "
             "rdma_flushed, rdma_protection, rdma_not_ready, rdma_failed, rdma_no_path, "
             "rdma_address, rdma_memory, rdma_gpu_memory, verbs, rdma_event, gid_type, nics_mixed, "
             "ofi, ras, no_interface, peer_gone, local_socket, shm_access, calls_differ, usage, "

@@ -19,8 +19,10 @@ VERSION = "NCCL version"
 NETWORK = "Using network"
 _SHARED = re.compile(
     r"NCCL_(?:ALGO|PROTO|(?:CUMEM(?:_HOST)?|MNNVL|NVLS|COLLNET)_ENABLE|IB_DISABLE|NET"
-    r"|(?:P2P|SHM)_DISABLE|(?:LL_|LL128_)?BUFFSIZE|NTHREADS)"
+    r"|(?:P2P|SHM)_DISABLE|(?:LL_|LL128_)?BUFFSIZE|NTHREADS|(?:MIN|MAX)_(?:NCHANNELS|CTAS)|IB_HCA)"
 )
+_OF_A_HOST = "NCCL_IB_HCA"
+"""Nodes may have NICs of other names. The ranks of one node choose among all of them."""
 _ALWAYS = re.compile(r"NCCL_(?:ALGO|PROTO|(?:CUMEM|MNNVL|NVLS)_ENABLE|IB_DISABLE|NET)")
 """Settings that every process logs that has them. Others are logged where they are needed."""
 _SETTING = re.compile(r"(?P<name>NCCL_\w{1,60}) set by environment to (?P<value>\S{1,80}?)\.?\s*$")
@@ -110,7 +112,8 @@ class SharedSettings:
                         of[values[process]].append(rank)
                     elif name in lacking.get(process, ()):
                         of["not set"].append(rank)
-                if len(of) > 1:
+                hosts = [host for some in of.values() for host in {ranks[one][0] for one in some}]
+                if len(of) > 1 and (name != _OF_A_HOST or len(set(hosts)) < len(hosts)):
                     words = (f"{value}: {_words(some, ranks)}" for value, some in of.items())
                     found.setdefault(name, SettingApart(name, "; ".join(words)))
         return list(found.values()) if communicators else None

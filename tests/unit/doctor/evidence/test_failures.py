@@ -82,7 +82,11 @@ LINES = [
     ("launcher", "srun: error: h2: task 9: Exited with exit code 3"),
     ("launcher", "./all_reduce_perf: error while loading shared libraries: libmpi.so.40"),
     ("launcher", "Host key verification failed."),
+    ("launcher", "Abort(3712399) on node 0 (rank 0 in comm 0): Fatal error in PMPI_Init: Other"),
     ("unschedulable", "Warning  FailedScheduling  0/8 nodes are available"),
+    ("died", "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"),
+    ("gloo_loopback", "[W9 ProcessGroupGloo.cpp:5] Warning: Unable to resolve hostname to a "
+     "(local) address. Using the loopback address as fallback."),
     ("died", "[h1:100] *** Process received signal ***"),
     ("host_memory", "slurmstepd: warning: Detected 1 oom_kill event in StepId=7.0."),
     ("host_memory", "srun: error: n4: task 8: Out Of Memory"),
@@ -540,6 +544,10 @@ UCX = """[n1:900  :0:950] Caught signal 11 (Segmentation fault: address not mapp
  0 0x0000000000045330 __sigaction()  ???:0
  1 0x000000000009c1e4 ncclTransportP2pSetup()  ???:0
 """
+UCX_MAPS = """[n1:9:0:9] Caught signal 11 (Segmentation fault: address not mapped)
+ 0  /usr/lib/libucs.so.0(ucs_handle_error+0x2d4) [0x7fedc925c274]
+ 1  /opt/nccl/lib/libnccl.so(+0x120057) [0x7ff1c18c1057]
+"""
 GDB = """Program received signal SIGSEGV, Segmentation fault.
 #0  0x00007ffff7a1c0a5 in raise () from /lib64/libc.so.6
 #1  0x00007fffe8a1c0a5 in ncclSocketConnect (sock=0x7f) from /usr/lib/libnccl.so.2
@@ -549,6 +557,7 @@ GDB = """Program received signal SIGSEGV, Segmentation fault.
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [(MPI, 4, "libnccl.so.2(ncclTuningInit+0xbe)"), (UCX, 4, "ncclTransportP2pSetup()"),
+     (UCX_MAPS, 3, "1  /opt/nccl/lib/libnccl.so(+0x120057)"),
      (GDB, 3, "ncclSocketConnect")],
 )  # fmt: skip
 def test_the_first_frame_outside_the_c_library(text: str, line: int, said: str) -> None:

@@ -230,6 +230,15 @@ def _log(*messages: str) -> str:
                 ("eth9", "beginnings of names"),
             )
         ),
+        *(
+            (
+                _log(f"NCCL INFO NET/IB : Using [0]mlx5_0:1/{kind} ; OOB ib0:10.0.0.1<0>",
+                     "x.cc:9 NCCL WARN Call to ibv_modify_qp failed with error No such device"),
+                "roce-qp-error",
+                said,
+            )
+            for kind, said in (("IB", "InfiniBand has no GID"), ("RoCE", "Before 2.21 set"))
+        ),
         (
             _log("init:2 NCCL WARN NET/OFI aws-ofi-nccl initialization failed",
                  "NCCL INFO Using network Socket"),

@@ -8,14 +8,13 @@ import pytest
 from nccltune.doctor.evidence.kinds import kinds_of
 from nccltune.doctor.evidence.parsers.completions import completions
 from nccltune.doctor.evidence.parsers.failures import crash_frames, parse_failures
-from nccltune.doctor.evidence.parsers.hang import told_hang
 from nccltune.doctor.evidence.parsers.job_settings import parse_posted_settings
+from nccltune.doctor.evidence.parsers.prose import described_hang, workarounds
 from nccltune.doctor.evidence.parsers.ras import ras_ranks
 from nccltune.doctor.evidence.parsers.watchdog import ranks_apart
-from nccltune.doctor.evidence.parsers.workarounds import workarounds
 
 _SCANNERS: tuple[Callable[[str], object], ...] = (
-    *(completions, crash_frames, parse_failures, told_hang, ras_ranks, ranks_apart),
+    *(completions, crash_frames, parse_failures, described_hang, ras_ranks, ranks_apart),
     workarounds,
     lambda text: parse_posted_settings(text, lambda _: True),
     lambda text: kinds_of("post.txt", text.encode()),

@@ -59,6 +59,12 @@ def _rank(number: int, *settings: str, comm: str = "commId 0xabc", ranks: int = 
         # Another communicator is another run.
         (_rank(0, "NCCL_ALGO=Ring") + _rank(1, "NCCL_ALGO=Tree", comm="commId 0xd"), None),
         (_rank(0, "NCCL_ALGO=Ring"), None),
+        # NICs of another node may have other names; the ranks of one node (0 and 1) need all.
+        (
+            _rank(0, "NCCL_IB_HCA=a") + _rank(1, "NCCL_IB_HCA=b"),
+            ["NCCL_IB_HCA a: rank 0 (h0); b: rank 1 (h0)"],
+        ),
+        (_rank(0, "NCCL_IB_HCA=a") + _rank(2, "NCCL_IB_HCA=b"), []),
         # Lines of a rank were left out.
         (_rank(0, "NCCL_ALGO=Ring") + init(1, "COMPLETE"), []),
         (_rank(0, "NCCL_ALGO=Ring") + info(1, NETWORK) + init(1, "COMPLETE"), []),

@@ -10,7 +10,6 @@ failures.py       lines of a log that state a failure
 gids.py           `show_gids`
 gpu_query.py      `nvidia-smi -q`, XML and CSV queries
 gpu_table.py      `nvidia-smi` and `nvidia-smi -L`
-hang.py           words that a job hangs, and how far NCCL's log came
 imex.py           `nvidia-imex-ctl`
 interfaces.py     `ip addr`, `ip link`
 job_settings.py   settings in job files and in commands of posts
@@ -28,6 +27,7 @@ pasted.py         lines of ACS and links without devices
 pci_config.py     PCI configuration space
 perftest.py       `ib_write_bw` and similar tests
 pings.py          pings between NICs
+prose.py          what a person writes beside a log: hangs, containers, settings that help
 ras.py            ranks and processes that NCCL's RAS reports
 rdma_counters.py  `rdma statistic`, `perfquery`
 rdma_ports.py     `ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link`, `ibdev2netdev`
@@ -37,6 +37,5 @@ symbols.py        plugins and the tuner interfaces they define
 text.py           helpers: bytes to text, words to numbers, bus ids
 topo_matrix.py    `nvidia-smi topo -m`
 tree.py           small files of /sys and /proc, in the format of `grep -H`
-workarounds.py    settings with which a person says that it works
 watchdog.py       the calls in which PyTorch's watchdog found the ranks
 """

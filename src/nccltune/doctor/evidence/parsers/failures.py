@@ -289,6 +289,7 @@ def _starts(text: str, word: str) -> Iterator[int]:
 
 _FRAME = re.compile(
     r"^.{0,120}?(?:\[ *\d{1,3}\] (?P<mpi>/[^\s(]{1,200})\((?P<name>[^)\n]{0,200})\)"
+    r"|(?<!\S)\d{1,3} +(?P<ucx>/[^\s(]{1,200})\([^)\n]{0,200}\)(?= ?\[0x)"
     r"|#?\d{1,3} +0x[0-9a-f]{6,16} (?:in )?(?P<call>\w{1,200}) ?\([^\n]{0,400})",
     re.M,
 )
@@ -308,7 +309,7 @@ def crash_frames(text: str) -> tuple[FailureLine, ...]:
     crash = _CRASH.search(text)
     at = crash.start() if crash is not None else len(text)
     for match in _FRAME.finditer(text, at, at + _NEAR):
-        place = match["mpi"] or match["call"]
+        place = match["mpi"] or match["ucx"] or match["call"]
         if _BELOW.search(place) is None:
             line = text.count("\n", 0, match.start()) + 1
             said = f"first frame of the crash outside the C library: {match[0].strip()}"

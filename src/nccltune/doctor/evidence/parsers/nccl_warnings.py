@@ -105,7 +105,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"NCCL version mismatch|Mismatched NCCL version", "versions_differ"),
     (r"(?:^|/)ras/", "", "ras"),
     ("", r"nvmlDeviceGet\w+.*failed: Not Supported|Failed to find nvml device", "optional"),
-    ("", r"failed to IPC register userbuff|MSCCL\+\+: Cannot enable|rocprofiler-register failed",
+    ("", r"failed to (?:IPC|NVLS) register |MSCCL\+\+: Cannot enable|rocprofiler-register failed",
      "optional"),
     (r"rocm_smi|rsmi", "", "sysfs"),
     (r"(?:^|/)msccl", r"^(?!MSCCL\+\+)", "msccl"),
@@ -165,7 +165,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"NET/g?IB.*(?:Got async|async fatal|non-fatal async|GID table changed|unknown event)",
      "rdma_event"),
     ("", r"^MNNVL \(cliqueSize", "imex"),
-    ("", r"NVLink SHARP \(NVLS\)", "nvls"),
+    ("", r"bind NVLink SHARP \(NVLS\)", "nvls"),
     ("", r"Duplicate GPU detected|using the same GPU", "device"),
     ("", r"attaching to shared memory segment .*\(size 0\)", "cumem_host"),
     ("", r"No space left on device|failed to extend|posix_fallocate", "shm"),
@@ -188,6 +188,8 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"Unable to open device", "verbs"),
     ("", r"truncated|collective mismatch|Mismatched collective|incorrect receive info",
      "calls_differ"),
+    # A communicator that an error left without ranks.
+    ("", r"in the 0\.\.-1 range", "effect"),
     (r"argcheck\.cc", "", "usage"),
     ("", r"Bootstrap Root ?: ?(?:rank \d+ of \d+ ranks has already|mismatch in rank)", "usage"),
     # The struct of a newer release: "undefined" is no value for an older one.
@@ -201,8 +203,10 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"Proxy Call to rank|while polling for opId|commDestroySync|ncclCommSetAsyncError|"
      r"ncclAsyncJobComplete|in abort state|encountered a fatal error|ncclProxyStop|proxyDestroy",
      "effect"),
-    ("", r"ibv_poll_cq\(\) returned|Got CQE with error", "rdma_failed"),
-    (r"p2p_resiliency", "", "rdma_failed"),
+    ("", r"ibv_poll_cq\(\) returned", "rdma_failed"),
+    # The line after it has the status.
+    ("", r"Got CQE with error", "effect"),
+    (r"p2p_resiliency", "", "rdma_failover"),
     ("", r"compiled with (?:too old|NCCL) version", "nccl_symbol"),
     ("", r"failed to peer with device", "peer_import"),
     ("", r"closed by remote peer|Connection reset by peer|Broken pipe", "peer_gone"),

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words of a person that a job hangs, or with which setting it works."""
+"""Words of a person that a job hangs, where its ranks are, or with which setting it works."""
 
 from pathlib import Path
 
 import pytest
 
 from nccltune.doctor.evidence.elsewhere import read_elsewhere
-from nccltune.doctor.evidence.parsers.hang import told_hang
-from nccltune.doctor.evidence.parsers.workarounds import workarounds
+from nccltune.doctor.evidence.parsers.prose import (
+    containers_of_a_node,
+    described_hang,
+    workarounds,
+)
 from nccltune.doctor.facts.log import LOG_WORKAROUNDS
 
 P2P = "n1:1:2 [0] NCCL INFO Channel 00 : 1[21000] -> 0[1000] via P2P/IPC\n"
@@ -34,11 +37,11 @@ END = "n1:1:2 [0] NCCL INFO comm 0x1 rank 0 nranks 2 - Init COMPLETE\n"
         ("With two nodes it just hangs", "a:1:2 [0] NCCL INFO Trees [0] 1\n", "during its start"),
     ],
 )
-def test_a_hang_that_a_person_tells_of(words: str, log: str, stage: str) -> None:
-    (found,) = told_hang(f"{words}\n{log}")
+def test_a_hang_that_a_person_describes(words: str, log: str, stage: str) -> None:
+    (found,) = described_hang(f"{words}\n{log}")
     assert (found.text, found.stage) == (words.lstrip("# "), stage)
     assert found.last == log.rstrip().rpartition("NCCL INFO ")[2]
-    assert told_hang(f"{log}{words}\n") == [found]
+    assert described_hang(f"{log}{words}\n") == [found]
 
 
 @pytest.mark.parametrize(
@@ -68,8 +71,24 @@ def test_a_hang_that_a_person_tells_of(words: str, log: str, stage: str) -> None
         f"The card does not go on sale\n{P2P}",
     ],
 )
-def test_words_that_tell_of_no_hang(text: str) -> None:
-    assert told_hang(text) == []
+def test_words_that_describe_no_hang(text: str) -> None:
+    assert described_hang(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("I start two docker containers on the same host", True),
+        ("Within a single node, each pod has one GPU: several pods", True),
+        ("On one physical machine we compare two pods", True),
+        ("Each container is on a node of its own", False),
+        ("The same host runs one container with 8 GPUs", False),
+        ("a:1:2 [0] NCCL INFO two containers on the same host", False),
+        ("Both pods are on different nodes", False),
+    ],
+)
+def test_containers_of_one_node(text: str, found: bool) -> None:
+    assert containers_of_a_node(f"Hi,\n{text}\n{P2P}") == (text if found else None)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +105,8 @@ def test_words_that_tell_of_no_hang(text: str) -> None:
         ("With NCCL_P2P_DISABLE=1 it no longer hangs", "NCCL_P2P_DISABLE=1"),
         ("The crash is gone with NCCL_NVLS_ENABLE=0", "NCCL_NVLS_ENABLE=0"),
         ("It works after removing NCCL_IB_HCA", "-NCCL_IB_HCA"),
+        ("It can be bypassed using `export NCCL_RAS_ENABLE=0`.", "NCCL_RAS_ENABLE=0"),
+        ("It can be fixed with NCCL_P2P_DISABLE=1, they say", ""),
         ("I set NCCL_P2P_DISABLE=1 but it still hangs", ""),
         ("NCCL_IB_DISABLE=1 fails too, only gloo works", ""),
         ("I tried NCCL_P2P_DISABLE=1 and it hangs all the same, MPI works", ""),
@@ -113,7 +134,7 @@ def test_settings_with_which_it_works(text: str, key: str) -> None:
     assert "".join("-" * bool(one.removed) + (one.key or "") for one in found) == key
 
 
-def test_a_post_that_only_tells_of_one(tmp_path: Path) -> None:
+def test_a_post_that_only_names_one(tmp_path: Path) -> None:
     (tmp_path / "post.txt").write_text("It hangs. Setting NCCL_P2P_DISABLE=1 fixes it.\n")
     found = read_elsewhere([tmp_path / "post.txt"])
     assert found is not None
