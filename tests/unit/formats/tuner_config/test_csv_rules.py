@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading and writing NVIDIA's tuner CSV."""
+"""Reading, writing and joining NVIDIA's tuner CSV; NCCL's configuration file, as NCCL reads it."""
 
 from pathlib import Path
 
@@ -19,7 +19,14 @@ from nccltune.formats.tuner_config.csv_rules import (
     with_rows,
     write_rules,
 )
-from nccltune.model.choice import ALGORITHMS, PROTOCOLS, Algorithm, Choice, Protocol
+from nccltune.formats.tuner_config.joined import NamedRules, joined_rules
+from nccltune.formats.tuner_config.nccl_conf import (
+    conf_lines,
+    first_settings,
+    read_conf,
+    render_conf,
+)
+from nccltune.model.choice import ALGORITHMS, PROTOCOLS, Algorithm, Choice, Protocol, parse_choice
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError
 from nccltune.model.rule import Rule, RuleState
@@ -412,3 +419,104 @@ def test_the_hash_of_rows_is_of_rules_and_not_of_text() -> None:
     fewer = with_rows(whole.replace(row + "\n", "", 1))
     assert parse_rules(fewer).header["rows"] == rows_text([RULE])
     assert with_rows(row + "\n") == row + "\n"
+
+
+HEADER = {"schema": "1", "nccl": "2.28.9", "gpu": "NVIDIA H200"}
+
+
+def rule(low: int, high: int, nodes: int | None, choice: str = "tree/ll", **more: int) -> Rule:
+    ranks = None if nodes is None else 8 * nodes
+    return Rule(Collective.ALLREDUCE, low, high, parse_choice(choice), nodes, ranks, **more)  # type: ignore[arg-type]
+
+
+def part(name: str, *rules: Rule, **header: str) -> NamedRules:
+    marks = dict.fromkeys(rules, f"# sure: of {name}")
+    return NamedRules(name, write_rules(rules, HEADER | {"study": name} | header, marks))
+
+
+def test_the_rules_of_all_scales_are_in_one_whole_file() -> None:
+    first, second = rule(1, 9, 2), rule(1, 99, 4, "ring/simple")
+    text = joined_rules([part("a", first, created="1", rows="9"), part("b", second, created="2")])
+    found = parse_rules(text, strict=True)
+    assert [item.rule for item in found.rules] == [first, second]
+    assert [item.state for item in found.rules] == ["sure", "sure"]
+    joint = {"study": "a + b", "rows": rows_text([first, second]), "end": "below"}
+    assert found.header == HEADER | joint
+    assert text.splitlines()[-1] == "# nccltune: end=here"
+    assert "# sure: of b" in text
+
+
+def test_a_file_by_hand_needs_no_header_and_no_last_line_end() -> None:
+    rows = "allreduce,1,9,tree,ll,-1,{0},{0}\n"
+    text = joined_rules(
+        [NamedRules("a", rows.format(2)), NamedRules("b", "\ufeff" + rows.format(4))]
+    )
+    assert len(parse_rules(text, strict=True).rules) == 2
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (part("b", rule(1, 9, 4), nccl="2.30.7"), "nccl is 2.28.9 in a, 2.30.7 in b"),
+        (part("b", rule(1, 9, 4), gpu="NVIDIA B200"), "gpu is NVIDIA H200 in a, NVIDIA B200 in b"),
+        (NamedRules("b", "allreduce,1,9,tree,ll,-1,4,32\n"), "nccl is 2.28.9 in a, unknown in b"),
+        (part("b", rule(5, 50, 2, "ring/ll")), "a:4 and b:4 are different rules"),
+        (part("b", rule(5, 50, None, "ring/ll")), "a:4 and b:4 are different rules"),
+        (NamedRules("b", "allreduce,1K,9,tree,ll,-1,4,32\n"), "b:1: column 2"),
+    ],
+)
+def test_what_does_not_fit_into_one_file_is_refused(other: NamedRules, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        joined_rules([part("a", rule(1, 9, 2)), other])
+    assert message in str(caught.value)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "other",
+    [rule(10, 50, 2, "ring/ll"), rule(1, 9, 4, "ring/ll"), rule(1, 9, 2, "tree/ll")],
+    ids=["other sizes", "another scale", "the same choice"],
+)
+def test_rules_that_do_not_contradict_fit(other: Rule) -> None:
+    joined_rules([part("a", rule(1, 9, 2)), part("b", other)])
+
+
+TEXT = "# NCCL_DEBUG=INFO\nNCCL_ALGO=Ring\n #NCCL_X=1\nno sign\n\nNCCL_ALGO=Tree\nNCCL_A=b=c # d"
+
+
+def test_lines_with_their_numbers() -> None:
+    assert list(conf_lines(TEXT)) == [
+        (2, "NCCL_ALGO", "Ring"),
+        # Only a `#` in the first column starts a comment.
+        (3, " #NCCL_X", "1"),
+        (6, "NCCL_ALGO", "Tree"),
+        (7, "NCCL_A", "b=c # d"),
+    ]
+
+
+def test_the_first_line_of_a_name_counts(tmp_path: Path) -> None:
+    assert first_settings(TEXT) == {"NCCL_ALGO": "Ring", " #NCCL_X": "1", "NCCL_A": "b=c # d"}
+    (tmp_path / "nccl.conf").write_text(TEXT)
+    assert read_conf(tmp_path / "nccl.conf") == first_settings(TEXT)
+
+
+def test_only_a_line_feed_ends_a_line() -> None:
+    assert first_settings("NCCL_A=1\x0bNCCL_B=2\u2028NCCL_C=3") == {
+        "NCCL_A": "1\x0bNCCL_B=2\u2028NCCL_C=3"
+    }
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    settings = {"NCCL_ALGO": "^nvls", "NCCL_NET_PLUGIN": "/a b/libx.so"}
+    path = tmp_path / "nccl.conf"
+    path.write_text(render_conf(settings, ["made by a test", ""]))
+    assert read_conf(path) == settings
+    with pytest.raises(InputError, match="cannot be read"):
+        read_conf(tmp_path / "none")
+
+
+def test_a_file_of_a_size_that_no_configuration_has(tmp_path: Path) -> None:
+    path = tmp_path / "nccl.conf"
+    path.write_text("NCCL_ALGO=" + "x" * (1 << 20))
+    with pytest.raises(InputError, match="1 MiB"):
+        read_conf(path)
