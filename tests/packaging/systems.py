@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Systems that the wheels are loaded on: this one, and those that sysroots.sh unpacks."""
 
+import json
 import os
 import platform
 import shlex
@@ -8,8 +9,11 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.programs import completed
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSROOTS = ROOT / "build" / "sysroots"
@@ -34,14 +38,8 @@ class System:
     def run(
         self, program: Path, *arguments: str, **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*self.starter, str(program), *arguments],
-            env={**os.environ, **environment},
-            capture_output=True,
-            text=True,
-            timeout=250,
-            check=False,
-        )
+        words = [*self.starter, str(program), *arguments]
+        return completed(words, env={**os.environ, **environment}, timeout=250)
 
     def wrap(self, native: Path, target: Path) -> Path:
         """Make a folder like `native` in `target`, whose programs start on this system."""
@@ -57,6 +55,14 @@ class System:
             script.write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
             script.chmod(0o755)
         return target
+
+
+def play_demo(*words: object, **options: Any) -> None:
+    """Check that the tuner plugin decides by the rules of a recording, verified in its replay."""
+    done = completed([*words, "demo", "--json"], **options)
+    assert done.returncode == 0, done.stderr
+    plugin = json.loads(done.stdout)["plugin"]
+    assert plugin["asked"] == plugin["as_predicted"] > 0
 
 
 def _with_loader(name: str) -> System:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The wheel of this machine, installed as a new user does."""
 
-import json
 import os
 import platform
 import subprocess
@@ -11,35 +10,21 @@ from pathlib import Path
 import pytest
 
 from tests.packaging.conftest import wheel_path
-from tests.packaging.systems import SYSROOTS, SYSTEMS
+from tests.packaging.systems import SYSROOTS, SYSTEMS, play_demo
+from tests.programs import completed
 
 
 def test_in_a_fresh_environment(tmp_path: Path) -> None:
     wheel = wheel_path(platform.machine())
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     folder = tmp_path / "venv" / "bin"
-    installed = subprocess.run(
-        [str(folder / "pip"), "install", "-q", "--no-compile", str(wheel)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    installed = completed([folder / "pip", "install", "-q", "--no-compile", wheel])
     if "No matching distribution found for" in installed.stderr:
         pytest.skip("the package index is not reached")
     assert installed.returncode == 0, installed.stderr
     # Neither this checkout nor another installation.
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("NCCLTUNE", "PYTHON"))}
-    done = subprocess.run(
-        [str(folder / "nccltune"), "demo", "--json"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    plugin = json.loads(done.stdout)["plugin"]
-    assert plugin["asked"] == plugin["as_predicted"] > 0
+    play_demo(folder / "nccltune", cwd=tmp_path, env=environment)
 
 
 def test_on_an_aarch64_python(tmp_path: Path, unpacked: dict[str, Path]) -> None:
@@ -51,15 +36,12 @@ def test_on_an_aarch64_python(tmp_path: Path, unpacked: dict[str, Path]) -> None
     wheel = wheel_path("aarch64")
     site = tmp_path / "site"
     platforms = [f"--platform=manylinux_2_{minor}_aarch64" for minor in (17, 27, 28)]
-    installed = subprocess.run(
+    installed = completed(
         [
             *(sys.executable, "-m", "pip", "install", "-q", "--no-compile", "--only-binary=:all:"),
             *("--python-version=3.11", "--implementation=cp", f"--target={site}", *platforms),
             *("--platform=manylinux2014_aarch64", str(wheel)),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
+        ]
     )
     if "No module named pip" in installed.stderr:
         pytest.skip("this environment has no pip")
@@ -72,14 +54,4 @@ def test_on_an_aarch64_python(tmp_path: Path, unpacked: dict[str, Path]) -> None
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("NCCLTUNE", "PYTHON"))}
     environment |= {"NCCLTUNE_NATIVE_DIR": str(native), "PYTHONPATH": str(site)}
     environment |= {"PYTHONHOME": str(SYSROOTS / "arm64" / "usr"), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
-        [*system.starter, str(python), "-m", "nccltune", "demo", "--json"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    plugin = json.loads(done.stdout)["plugin"]
-    assert plugin["asked"] == plugin["as_predicted"] > 0
+    play_demo(*system.starter, python, "-m", "nccltune", cwd=tmp_path, env=environment)

@@ -2,7 +2,6 @@
 """Everything in the wheels is loaded, and started, on systems old and foreign."""
 
 import importlib.util
-import json
 import os
 import platform
 import subprocess
@@ -12,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.packaging.conftest import ROOT, wheel_path
-from tests.packaging.systems import SYSTEMS, System
+from tests.packaging.systems import SYSTEMS, System, play_demo
+from tests.programs import completed
 
 PROGRAMS = ("nccltune-bench", "nccltune-host")
 
@@ -34,15 +34,8 @@ def compiled(source: Path, target: Path, architecture: str) -> Path:
     """A C program for glibc 2.28; skips the test without the compiler of the wheels."""
     if importlib.util.find_spec("ziglang") is None:
         pytest.skip("ziglang is not installed (make wheels)")
-    command = [
-        sys.executable,
-        "-m",
-        "ziglang",
-        "cc",
-        "-target",
-        f"{architecture}-linux-gnu.2.28",
-        "-O3",
-    ]
+    target_of = f"{architecture}-linux-gnu.2.28"
+    command = [sys.executable, "-m", "ziglang", "cc", "-target", target_of, "-O3"]
     command += ["-Wl,-s", "-I", str(ROOT / "native"), "-o", str(target), str(source)]
     subprocess.run(command, check=True)
     return target
@@ -86,7 +79,7 @@ def test_sendrecv_is_preloaded(system: System, native: Path, library: str) -> No
         command = [*system.starter, *arguments]
         environment = {**os.environ, "LD_PRELOAD": str(path)}
     environment |= {"NCCLTUNE_SENDRECV": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = completed(command, env=environment)
     assert done.returncode == 0
     assert done.stdout.startswith("nccltune-host: ")
     assert "preload" not in done.stderr
@@ -96,17 +89,8 @@ def test_demo(system: System, native: Path, tmp_path: Path) -> None:
     """The rules of a recording are decided by the tuner plugin and verified in the replay, by
     programs that run on that system."""
     folder = system.wrap(native, tmp_path / "native")
-    command = [sys.executable, "-m", "nccltune", "demo", "--json", "-o", str(tmp_path / "study")]
-    done = subprocess.run(
-        command,
-        env={**os.environ, "NCCLTUNE_NATIVE_DIR": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    plugin = json.loads(done.stdout)["plugin"]
-    assert plugin["asked"] == plugin["as_predicted"] > 0
+    environment = {**os.environ, "NCCLTUNE_NATIVE_DIR": str(folder)}
+    play_demo(sys.executable, "-m", "nccltune", cwd=tmp_path, env=environment)
 
 
 def test_exceptions_beside_another_runtime(unpacked: dict[str, Path], tmp_path: Path) -> None:
@@ -116,13 +100,8 @@ def test_exceptions_beside_another_runtime(unpacked: dict[str, Path], tmp_path: 
     config.write_text("# no rule in this line, only many bytes\n" * 700_000, encoding="utf-8")
     script = Path(__file__).with_name("foreign_runtime.py")
     tuner = unpacked[architecture] / "lib" / "libnccl-tuner-nccltune.so"
-    done = subprocess.run(
-        [sys.executable, str(script), str(tuner)],
-        env={**os.environ, "NCCLTUNE_CONFIG": str(config)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {**os.environ, "NCCLTUNE_CONFIG": str(config)}
+    done = completed([sys.executable, script, tuner], env=environment)
     assert done.returncode == 0, done.stderr
     assert "out of memory at init: NCCL decides everything" in done.stdout
     assert done.stdout.splitlines()[-1] == "result 0 context None"

@@ -2,12 +2,13 @@
 """The acceptance run without a GPU: limits, processes that outlive a part, table, exit status."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from acceptance_runs import Row, exit_status
+
+from tests.programs import completed
 
 GPU = Path(__file__).parents[2] / "gpu"
 # A process of its own: what is left over is looked for below it.
@@ -52,13 +53,7 @@ def still_running(seconds: int) -> list[str]:
 
 
 def test_each_part_has_a_row_and_nothing_outlives_it(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(GPU), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
+    done = completed([sys.executable, "-c", PROGRAM, GPU, tmp_path], timeout=250)
     assert done.returncode == 1, done.stderr
     found = json.loads((tmp_path / "results.json").read_text())
     rows = {row["name"]: row for row in found["parts"]}
