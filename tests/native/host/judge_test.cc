@@ -69,6 +69,12 @@ std::string Codes(const Decision& decision) {
   return codes;
 }
 
+// Returns the answer and, behind a colon, the codes of the warnings.
+std::string Verdict(const Decision& decision) {
+  const std::string codes = Codes(decision);
+  return InWords(decision) + (codes.empty() ? "" : ": " + codes);
+}
+
 constexpr int kTabled[] = {22, 23, 24, 27, 28, 29, 30, 31, 32};
 
 TEST(Judge, AnUntouchedTableIsTheDefault) {
@@ -104,25 +110,21 @@ TEST(Judge, ACostOfZeroIsAChoice) {
 TEST(Judge, ACostAboveZeroNeedsNcclsPredictions) {
   Case a(28);
   a.answered.at(kTreeLl) = 3;
-  EXPECT_EQ(InWords(a.Decide()), "?/? -");
-  EXPECT_EQ(Codes(a.Decide()), "undetermined");
+  EXPECT_EQ(Verdict(a.Decide()), "?/? -: undetermined");
   a.GiveCosts();
   a.answered.at(kTreeLl) = 3;
   EXPECT_EQ(InWords(a.Decide()), "tree/ll -");
   a.answered.at(kTreeLl) = 8;
-  EXPECT_EQ(InWords(a.Decide()), "ring/simple -");
-  EXPECT_EQ(Codes(a.Decide()), "");
+  EXPECT_EQ(Verdict(a.Decide()), "ring/simple -");
 }
 
 TEST(Judge, RulingEntriesOutNeedsNcclsPredictionsUnlessOneIsLeft) {
   Case a(28);
   a.answered.at(kRingSimple) = abi::kIgnore;
-  EXPECT_EQ(InWords(a.Decide()), "?/? -");
-  EXPECT_EQ(Codes(a.Decide()), "undetermined");
+  EXPECT_EQ(Verdict(a.Decide()), "?/? -: undetermined");
   ForEachEntry(a.offered, [&](Combination c) { a.answered.at(c) = abi::kIgnore; });
   a.answered.at(kTreeLl) = kNominalCostUs;
-  EXPECT_EQ(InWords(a.Decide()), "tree/ll -");
-  EXPECT_EQ(Codes(a.Decide()), "");
+  EXPECT_EQ(Verdict(a.Decide()), "tree/ll -");
 }
 
 TEST(Judge, ATableWithoutUsableEntriesFailsTheCollective) {
@@ -134,8 +136,7 @@ TEST(Judge, ATableWithoutUsableEntriesFailsTheCollective) {
   for (const int minor : {22, 23}) {
     Case a(minor);
     a.answered = CostTable(a.rules.algorithms);
-    EXPECT_EQ(InWords(a.Decide()), "?/? -") << minor;
-    EXPECT_EQ(Codes(a.Decide()), "last_resort") << minor;
+    EXPECT_EQ(Verdict(a.Decide()), "?/? -: last_resort") << minor;
   }
   Case a(31);
   a.answered = CostTable();
@@ -149,13 +150,11 @@ TEST(Judge, AnUnusableEntryRunsUntil230) {
   for (const int minor : {24, 28, 30}) {
     Case a(minor);
     a.answered.at(kPatSimple) = 0;
-    EXPECT_EQ(InWords(a.Decide()), "pat/simple -") << minor;
-    EXPECT_EQ(Codes(a.Decide()), "not_usable_written not_usable_selected");
+    EXPECT_EQ(Verdict(a.Decide()), "pat/simple -: not_usable_written not_usable_selected") << minor;
   }
   Case a(31);
   a.answered.at(kPatSimple) = 0;
-  EXPECT_EQ(InWords(a.Decide()), "?/? -");
-  EXPECT_EQ(Codes(a.Decide()), "not_usable_written undetermined");
+  EXPECT_EQ(Verdict(a.Decide()), "?/? -: not_usable_written undetermined");
   a.GiveCosts();
   a.answered.at(kPatSimple) = 0;
   EXPECT_EQ(InWords(a.Decide()), "ring/simple -");
@@ -165,8 +164,7 @@ TEST(Judge, NotANumberIsReportedAndNeverPicked) {
   Case a(30);
   a.GiveCosts();
   a.answered.at(kRingSimple) = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_EQ(InWords(a.Decide()), "tree/ll -");
-  EXPECT_EQ(Codes(a.Decide()), "not_a_number");
+  EXPECT_EQ(Verdict(a.Decide()), "tree/ll -: not_a_number");
 }
 
 TEST(Judge, ChannelsAloneAreAChoiceToo) {
@@ -184,12 +182,10 @@ TEST(Judge, ChannelsAloneAreAChoiceToo) {
 TEST(Judge, NegativeChannelsAreTakenUntil230AndPassedOverFrom231) {
   Case before(30);
   before.channels = -3;
-  EXPECT_EQ(InWords(before.Decide()), "?/? -3");
-  EXPECT_EQ(Codes(before.Decide()), "negative_channels");
+  EXPECT_EQ(Verdict(before.Decide()), "?/? -3: negative_channels");
   Case after(31);
   after.channels = -3;
-  EXPECT_EQ(InWords(after.Decide()), "default");
-  EXPECT_EQ(Codes(after.Decide()), "negative_channels");
+  EXPECT_EQ(Verdict(after.Decide()), "default: negative_channels");
   EXPECT_EQ(after.Decide().channels_requested, -3);
 }
 
@@ -198,15 +194,12 @@ TEST(Judge, ChannelsAreLimitedToThoseOfTheCommunicator) {
   a.limit = 16;
   a.channels = 32;
   a.answered.at(kTreeLl) = 0;
-  EXPECT_EQ(InWords(a.Decide()), "tree/ll 16");
-  EXPECT_EQ(Codes(a.Decide()), "channels_cut");
+  EXPECT_EQ(Verdict(a.Decide()), "tree/ll 16: channels_cut");
   a.channels = 16;
-  EXPECT_EQ(InWords(a.Decide()), "tree/ll 16");
-  EXPECT_EQ(Codes(a.Decide()), "");
+  EXPECT_EQ(Verdict(a.Decide()), "tree/ll 16");
   a.channels = 65;
   a.limit.reset();
-  EXPECT_EQ(InWords(a.Decide()), "tree/ll 65");
-  EXPECT_EQ(Codes(a.Decide()), "too_many_channels");
+  EXPECT_EQ(Verdict(a.Decide()), "tree/ll 65: too_many_channels");
 }
 
 TEST(Judge, NcclHas32ChannelsUntil224And64From225) {
@@ -226,11 +219,9 @@ TEST(Judge, In221ThePluginsWordIsTaken) {
   a.channels = 4;
   EXPECT_EQ(InWords(a.Decide()), "tree/ll 4");
   a.named = {abi::kNvls, abi::kLl};
-  EXPECT_EQ(InWords(a.Decide()), "nvls/ll 4");
-  EXPECT_EQ(Codes(a.Decide()), "not_usable_selected");
+  EXPECT_EQ(Verdict(a.Decide()), "nvls/ll 4: not_usable_selected");
   a.named = {abi::kRing, abi::kProtocolUndefined};
-  EXPECT_EQ(InWords(a.Decide()), "?/? 4");
-  EXPECT_EQ(Codes(a.Decide()), "half_a_choice");
+  EXPECT_EQ(Verdict(a.Decide()), "?/? 4: half_a_choice");
   for (const Combination bad : {Combination{6, 0}, Combination{0, 3}, Combination{-2, 0}}) {
     a.named = bad;
     EXPECT_EQ(InWords(a.Decide()), "fails invalid_choice");

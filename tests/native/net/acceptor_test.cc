@@ -73,12 +73,9 @@ TEST_F(AcceptorTest, ASilentPeerIsDroppedAfterFiveSeconds) {
 TEST_F(AcceptorTest, APeerThatSendsSomethingElseIsDroppedAtOnce) {
   Hello wrong = HelloOf(0);
   wrong.token[15] ^= std::byte{1};
-  Stranger http(end());
-  http.SendBytes(kGet + std::string(64, 'x'));
-  Stranger random(end());
-  random.SendBytes(RandomBytes(1));
-  Stranger tokenless(end());
-  tokenless.SendBytes(Encode(wrong));
+  Stranger http(end(), kGet + std::string(64, 'x'));
+  Stranger random(end(), RandomBytes(1));
+  Stranger tokenless(end(), Encode(wrong));
   for (Stranger* const each : {&http, &random, &tokenless}) {
     EXPECT_TRUE(IsTurnedAway(*each));
     EXPECT_FALSE(each->Welcomed().has_value()) << "a stranger gets no reply";
@@ -88,16 +85,14 @@ TEST_F(AcceptorTest, APeerThatSendsSomethingElseIsDroppedAtOnce) {
 TEST_F(AcceptorTest, AnotherReleaseGetsAReplyOnlyWithTheToken) {
   Hello other = HelloOf(0);
   other.release = kWireRelease + 3;
-  Stranger peer(end());
-  peer.SendBytes(Encode(other));
+  Stranger peer(end(), Encode(other));
   EXPECT_TRUE(IsTurnedAway(peer));
   ASSERT_TRUE(peer.Welcomed().has_value());
   EXPECT_EQ(peer.Welcomed()->status, WelcomeStatus::kOtherRelease);
   EXPECT_EQ(peer.Welcomed()->release, kWireRelease);
   EXPECT_TRUE(HasLine(TakeLines(), {"WARN", "127.0.0.1", std::to_string(kWireRelease + 3)}));
   other.token = {};
-  Stranger stranger(end());
-  stranger.SendBytes(Encode(other));
+  Stranger stranger(end(), Encode(other));
   EXPECT_TRUE(IsTurnedAway(stranger));
   EXPECT_FALSE(stranger.Welcomed().has_value());
   EXPECT_TRUE(TakeLines().empty()) << "nobody can fill the log";
@@ -121,23 +116,18 @@ TEST_F(AcceptorTest, AConnectionIsTakenWhenAllItsFlowsAreThere) {
 }
 
 TEST_F(AcceptorTest, AFlowThatComesAgainTakesItsOwnPlace) {
-  Stranger first(end());
-  first.SendBytes(Encode(HelloOf(0)));
+  Stranger first(end(), Encode(HelloOf(0)));
   EXPECT_FALSE(acceptor_->TakeConnection(NowNs()).has_value());
-  Stranger again(end());
-  again.SendBytes(Encode(HelloOf(0)));
+  Stranger again(end(), Encode(HelloOf(0)));
   EXPECT_TRUE(IsTurnedAway(first)) << "and it is no other flow";
-  Stranger beyond(end());
-  beyond.SendBytes(Encode(HelloOf(5, 6)));
+  Stranger beyond(end(), Encode(HelloOf(5, 6)));
   EXPECT_TRUE(IsTurnedAway(beyond)) << "the connection has two";
-  Stranger second(end());
-  second.SendBytes(Encode(HelloOf(1)));
+  Stranger second(end(), Encode(HelloOf(1)));
   EXPECT_TRUE(AwaitConnection().has_value());
 }
 
 TEST_F(AcceptorTest, HalfAConnectionIsDroppedAfterAMinute) {
-  Stranger half(end());
-  half.SendBytes(Encode(HelloOf(0)));
+  Stranger half(end(), Encode(HelloOf(0)));
   EXPECT_TRUE(Until([&] {
     EXPECT_FALSE(acceptor_->TakeConnection(NowNs() + 0).has_value());
     EXPECT_FALSE(acceptor_->TakeConnection(NowNs() + 61 * kNsPerSecond).has_value());
@@ -159,8 +149,7 @@ TEST_F(AcceptorTest, ConnectionsDoNotMix) {
 
 TEST_F(AcceptorTest, AClosedListenerTakesNoNewConnection) {
   acceptor_->CloseToNew();
-  Stranger late(end());
-  late.SendBytes(Encode(HelloOf(0)));
+  Stranger late(end(), Encode(HelloOf(0)));
   EXPECT_TRUE(IsTurnedAway(late));
   ASSERT_TRUE(late.Welcomed().has_value());
   EXPECT_EQ(late.Welcomed()->status, WelcomeStatus::kUnknownConnection);
@@ -173,10 +162,8 @@ TEST_F(AcceptorTest, OfAFloodTheFirstGoAndAConnectionStillComesIn) {
     if (i % 50 == 0) acceptor_->TakeConnection(NowNs());
   }
   EXPECT_TRUE(IsTurnedAway(flood.front())) << "there is room for 512";
-  Stranger express(end());
-  express.SendBytes(Encode(HelloOf(0)));
-  Stranger bulk(end());
-  bulk.SendBytes(Encode(HelloOf(1)));
+  Stranger express(end(), Encode(HelloOf(0)));
+  Stranger bulk(end(), Encode(HelloOf(1)));
   EXPECT_TRUE(AwaitConnection().has_value());
   EXPECT_FALSE(flood.back().Closed());
 }
@@ -188,9 +175,7 @@ TEST_F(AcceptorTest, NoPeerIsLostWhenManyArriveAtOnce) {
   for (uint16_t i = 0; i < kPeers; ++i) {
     peers.emplace_back(end()).SendBytes(Encode(HelloOf(0, 2, 1000U + i)));
   }
-  for (int turn = 0; turn < 5; ++turn) {
-    EXPECT_FALSE(acceptor_->TakeConnection(NowNs()).has_value());
-  }
+  for (int turn = 0; turn < 5; ++turn) EXPECT_FALSE(acceptor_->TakeConnection(NowNs()).has_value());
   for (Stranger& peer : peers) EXPECT_FALSE(peer.Closed());
   for (uint16_t i = 0; i < kPeers; ++i) {
     peers.emplace_back(end()).SendBytes(Encode(HelloOf(1, 2, 1000U + i)));
@@ -206,8 +191,7 @@ TEST_F(AcceptorTest, APeerThatHasSentHelloIsNotDroppedInAFlood) {
   // No hello is read before the limit of handshakes is reached.
   for (int i = 0; i < 1100; ++i) flood.emplace_back(end());
   EXPECT_FALSE(acceptor_->TakeConnection(NowNs()).has_value());
-  Stranger bulk(end());
-  bulk.SendBytes(Encode(HelloOf(1)));
+  Stranger bulk(end(), Encode(HelloOf(1)));
   EXPECT_TRUE(AwaitConnection().has_value());
 }
 
@@ -220,8 +204,7 @@ TEST_F(AcceptorTest, AConnectionWhosePeerHasGivenUpIsDropped) {
     EXPECT_FALSE(acceptor_->TakeConnection(NowNs()).has_value());
   }
   // The last flow alone does not complete the connection.
-  Stranger last(end());
-  last.SendBytes(Encode(HelloOf(2, 3)));
+  Stranger last(end(), Encode(HelloOf(2, 3)));
   const int64_t begun = NowNs();
   for (int i = 0; i < 100; ++i) {
     EXPECT_FALSE(acceptor_->TakeConnection(begun + i * kNsPerSecond / 10).has_value());
@@ -230,8 +213,7 @@ TEST_F(AcceptorTest, AConnectionWhosePeerHasGivenUpIsDropped) {
 
 TEST_F(AcceptorTest, AWholeConnectionWhosePeerHasGivenUpIsNotTaken) {
   for (const uint16_t flow : {uint16_t{0}, uint16_t{1}}) {
-    Stranger gone(end());
-    gone.SendBytes(Encode(HelloOf(flow)));
+    Stranger gone(end(), Encode(HelloOf(flow)));
   }
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(acceptor_->TakeConnection(NowNs()).has_value());
 }
@@ -307,8 +289,7 @@ TEST_F(AcceptorTest, AShortageRefusesEveryIncompleteConnectionAndKeepsTheComplet
 TEST_F(AcceptorTest, AShortageIsNoErrorWhereOnlyPeersThatHaveLeftHoldDescriptors) {
   const int64_t begun = NowNs();
   {
-    Stranger gone(end());
-    gone.SendBytes(Encode(HelloOf(0, 5)));
+    Stranger gone(end(), Encode(HelloOf(0, 5)));
     // The flow is known, and its end is not looked for again for 10 ms.
     EXPECT_FALSE(acceptor_->TakeConnection(begun).has_value());
   }
@@ -329,8 +310,7 @@ TEST_F(AcceptorTest, AFlowThatReconnectsBeforeItsReceiverExistsDialsAgain) {
     flows.emplace_back(end()).SendBytes(Encode(HelloOf(flow)));
   }
   ASSERT_TRUE(AwaitConnection().has_value());
-  Stranger again(end());
-  again.SendBytes(Encode(HelloOf(1)));
+  Stranger again(end(), Encode(HelloOf(1)));
   EXPECT_TRUE(IsTurnedAway(again));
   EXPECT_FALSE(again.Welcomed().has_value());
 }
@@ -413,8 +393,7 @@ TEST_F(AcceptorOfAConnectionTest, FlowsComeBackThroughAFlood) {
 TEST_F(AcceptorTest, AWorkerLooksAgainUntilNobodyIsLeft) {
   for (int i = 0; i < 100; ++i) Stranger(end()).Reset();
   for (int i = 0; i < 20; ++i) Stranger gone(end());
-  Stranger last(end());
-  last.SendBytes(RandomBytes(2));
+  Stranger last(end(), RandomBytes(2));
   acceptor_->Ready(EPOLLIN);
   // Like a pool thread: call Work again while it did work, and then at NextNs.
   EXPECT_TRUE(Until([&] {

@@ -125,9 +125,7 @@ class Transfer {
   }
 
   bool Join() {
-    if (!Well(Call([&] { return Listen(context_, device_, handle_, &listener_); }))) {
-      return false;
-    }
+    if (!Well(Call([&] { return Listen(context_, device_, handle_, &listener_); }))) return false;
     EXPECT_TRUE(Until([&] {
       if (sender_ == nullptr) {
         Well(Call([&] { return Connect(context_, device_, handle_, &sender_); }));

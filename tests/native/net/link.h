@@ -311,6 +311,7 @@ class Stranger {
     const auto* const to = reinterpret_cast<const sockaddr*>(&end.storage);
     EXPECT_EQ(connect(socket_.fd(), to, end.length()), 0) << ErrorWords(errno);
   }
+  Stranger(const SocketEndpoint& end, const auto& bytes) : Stranger(end) { SendBytes(bytes); }
 
   void SendBytes(std::span<const std::byte> bytes) {
     EXPECT_EQ(send(socket_.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL),

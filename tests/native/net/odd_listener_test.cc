@@ -111,8 +111,7 @@ TEST_F(OddListenerTest, AListenerThatRefusedAReleaseTakesTheNextConnection) {
   hello.release = kWireRelease + 1;
   hello.token = ReadHandle(handle)->token;
   hello.flows = 2;
-  Stranger old(link.end());
-  old.SendBytes(Encode(hello));
+  Stranger old(link.end(), Encode(hello));
   ASSERT_TRUE(Until([&] { return old.Closed(); }));
   ASSERT_TRUE(old.Welcomed().has_value());
   EXPECT_EQ(old.Welcomed()->status, WelcomeStatus::kOtherRelease);

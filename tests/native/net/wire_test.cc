@@ -144,9 +144,7 @@ using Bytes = std::array<std::byte, kHandleBytes>;
 
 Invitation WithEnds(size_t count, const std::string& prefix) {
   Invitation invitation;
-  for (size_t i = 0; i < invitation.token.size(); ++i) {
-    invitation.token[i] = std::byte(i + 100);
-  }
+  for (size_t i = 0; i < invitation.token.size(); ++i) invitation.token[i] = std::byte(i + 100);
   for (size_t i = 1; i <= count; ++i) {
     invitation.ends.push_back(
         WithPort(AddressOf(prefix + std::to_string(i)), static_cast<uint16_t>(40'000 + i)));

@@ -458,9 +458,7 @@ TEST(Lane, TwoThatFillTheRingAtOnceAgree) {
         }
         const PostedMessage posted = end.Post(kLongest, 0, 0, MessageDecision::kBuffered);
         mine.push_back(!posted.full);
-        if (!posted.full && !posted.first) {
-          pair.Of(posted.number).done = FlagValue(posted.number);
-        }
+        if (!posted.full && !posted.first) pair.Of(posted.number).done = FlagValue(posted.number);
       }
     };
     std::thread other([&] { run(pair.sender); });

@@ -154,9 +154,7 @@ inline bool NativeGroup(SoftDriver& driver, Stream stream, const std::vector<Nat
   const bool receives = std::ranges::any_of(
       calls, [](const NativeCall& each) { return each.role == Role::kReceiver; });
   auto all = std::make_shared<std::vector<One>>();
-  for (const NativeCall& call : calls) {
-    all->push_back({call, call.lane->Next(call.role)});
-  }
+  for (const NativeCall& call : calls) all->push_back({call, call.lane->Next(call.role)});
   const auto begin = [all, &driver, eager = !receives] {
     for (const One& one : *all) {
       std::vector<uint8_t> data;

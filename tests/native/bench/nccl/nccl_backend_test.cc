@@ -8,6 +8,8 @@ namespace {
 
 class NcclBackendTest : public FakeGpus {
  protected:
+  // Everything must be released.
+  void TearDown() override { Close(); }
   // Checks that the result has no error and is complete.
   StepResult Good(const Step& step) {
     StepResult result = backend_->Run(step);
@@ -41,7 +43,6 @@ TEST_F(NcclBackendTest, EveryCollectiveWithEveryType) {
       Good(step);
     }
   }
-  Close();
 }
 
 TEST_F(NcclBackendTest, BesideALoad) {
@@ -63,8 +64,6 @@ TEST_F(NcclBackendTest, BesideALoad) {
       EXPECT_FALSE(timing.load_us || timing.load_alone_us);
     }
   }
-  // Everything must be released (support.h counts).
-  Close();
 }
 
 TEST_F(NcclBackendTest, EveryReductionWithEveryType) {
@@ -90,7 +89,6 @@ TEST_F(NcclBackendTest, EveryReductionWithEveryType) {
       }
     }
   }
-  Close();
 }
 
 TEST_F(NcclBackendTest, InPlaceRegisteredAndAsAGraph) {
@@ -111,7 +109,6 @@ TEST_F(NcclBackendTest, InPlaceRegisteredAndAsAGraph) {
       Good(step);
     }
   }
-  Close();
 }
 
 TEST_F(NcclBackendTest, GroupsOfCalls) {
@@ -134,7 +131,6 @@ TEST_F(NcclBackendTest, GroupsOfCalls) {
       EXPECT_EQ(result.seen->registered, step.registered || step.graph);
     }
   }
-  Close();
 }
 
 TEST_F(NcclBackendTest, PipeOpsAreTheCallsOfAGroupForEachChannel) {
@@ -154,7 +150,6 @@ TEST_F(NcclBackendTest, PipeOpsAreTheCallsOfAGroupForEachChannel) {
   EXPECT_EQ(backend_->Table(step).row.seen->pipe_ops, 3);
   step.group_calls = 1;
   EXPECT_EQ(Good(step).seen->pipe_ops, 1);
-  Close();
 }
 
 TEST_F(NcclBackendTest, AWrongResultOfAnyCallOfAGroupIsCounted) {
@@ -166,7 +161,6 @@ TEST_F(NcclBackendTest, AWrongResultOfAnyCallOfAGroupIsCounted) {
   ASSERT_TRUE(result.error);
   EXPECT_EQ(result.error->kind, ErrorKind::kWrong);
   EXPECT_EQ(result.timings.at(1).wrong, 3) << "one in each call";
-  Close();
 }
 
 TEST_F(NcclBackendTest, ACallOfAGroupNeedsAnElement) {
@@ -175,7 +169,6 @@ TEST_F(NcclBackendTest, ACallOfAGroupNeedsAnElement) {
   step.group_calls = 4;
   EXPECT_EQ(backend_->Run(step).error->text,
             "8 bytes hold no element of 4 bytes in each call of the group");
-  Close();
 }
 
 TEST_F(NcclBackendTest, ARegistrationThatNcclSkipsIsRefused) {
@@ -188,7 +181,6 @@ TEST_F(NcclBackendTest, ARegistrationThatNcclSkipsIsRefused) {
   EXPECT_EQ(backend_->Table(step).error->text,
             "NCCL does not use the registration of the buffers (regBuff is 0); is "
             "NCCL_LOCAL_REGISTER=0 set?");
-  Close();
 }
 
 TEST_F(NcclBackendTest, SizesGrowAndShrink) {
@@ -200,7 +192,6 @@ TEST_F(NcclBackendTest, SizesGrowAndShrink) {
       Good(step);
     }
   }
-  Close();
 }
 
 TEST_F(NcclBackendTest, ProcessesAgreeOnlyOnNewNeeds) {
@@ -220,7 +211,6 @@ TEST_F(NcclBackendTest, ProcessesAgreeOnlyOnNewNeeds) {
   EXPECT_EQ(gathers(step), 1) << "other memory";
   step.dtype = Dtype::kHalf;
   EXPECT_EQ(gathers(step), 1) << "another type";
-  Close();
 }
 
 TEST_F(NcclBackendTest, ForcedChoicesRunAndAreReported) {
@@ -238,7 +228,6 @@ TEST_F(NcclBackendTest, ForcedChoicesRunAndAreReported) {
   result = Good(Forcing(StepOf(Collective::kAllReduce, 1 << 10), kTreeLl, 8));
   EXPECT_EQ(result.ran->channels, 1);
   EXPECT_TRUE(result.applied);
-  Close();
 }
 
 TEST_F(NcclBackendTest, TheDefaultIsReported) {
@@ -249,7 +238,6 @@ TEST_F(NcclBackendTest, TheDefaultIsReported) {
   EXPECT_EQ(Good(StepOf(Collective::kBroadcast, 4 << 20)).ran->combination, kRingSimple);
   EXPECT_FALSE(Good(StepOf(Collective::kSendRecv, 1 << 10)).ran->combination.known());
   EXPECT_EQ(Good(StepOf(Collective::kSendRecv, 1 << 10)).ran->channels, 2);
-  Close();
 }
 
 TEST_F(NcclBackendTest, WhatNcclCannotRunIsNotApplied) {
@@ -258,7 +246,6 @@ TEST_F(NcclBackendTest, WhatNcclCannotRunIsNotApplied) {
       Good(Forcing(StepOf(Collective::kAllReduce, 1 << 10), {abi::kNvls, abi::kSimple}));
   EXPECT_FALSE(result.applied);
   EXPECT_EQ(result.ran->combination, kTreeLl);
-  Close();
 }
 
 TEST_F(NcclBackendTest, WithoutTheProbeTheTunerReports) {
@@ -271,7 +258,6 @@ TEST_F(NcclBackendTest, WithoutTheProbeTheTunerReports) {
   Step graph = Forcing(StepOf(Collective::kAllReduce, 1 << 10), kRingSimple);
   graph.graph = true;
   EXPECT_EQ(Good(graph).ran->combination, kRingSimple);
-  Close();
 }
 
 TEST_F(NcclBackendTest, TheTunerReportsGraphsToo) {
@@ -281,7 +267,6 @@ TEST_F(NcclBackendTest, TheTunerReportsGraphsToo) {
   const StepResult result = Good(step);
   EXPECT_EQ(result.ran->combination, kTreeLl);
   EXPECT_FALSE(result.ran->channels);
-  Close();
 }
 
 TEST_F(NcclBackendTest, AnOldChoiceForAllReducesDoesNotStay) {
@@ -289,7 +274,6 @@ TEST_F(NcclBackendTest, AnOldChoiceForAllReducesDoesNotStay) {
   Good(Forcing(StepOf(Collective::kAllReduce, 1 << 20), kRingSimple, 2));
   Good(StepOf(Collective::kBroadcast, 1 << 10));
   EXPECT_EQ(Good(StepOf(Collective::kAllReduce, 1 << 20)).ran->channels, 24);
-  Close();
 }
 
 TEST_F(NcclBackendTest, WithoutACheckNothingIsCounted) {
@@ -301,7 +285,6 @@ TEST_F(NcclBackendTest, WithoutACheckNothingIsCounted) {
   Good(step);
   step.warmup = 7;
   Good(step);
-  Close();
 }
 
 TEST_F(NcclBackendTest, TheTableIsNcclsOwn) {
@@ -317,7 +300,6 @@ TEST_F(NcclBackendTest, TheTableIsNcclsOwn) {
   EXPECT_EQ(backend_->Table(StepOf(Collective::kAllGather, 1 << 20)).row.costs.size(), 4U);
   EXPECT_EQ(backend_->Table(StepOf(Collective::kSendRecv, 1 << 10)).error->kind,
             ErrorKind::kUnsupported);
-  Close();
 }
 
 TEST_F(NcclBackendTest, Nccl221ShowsNoTable) {
@@ -328,7 +310,6 @@ TEST_F(NcclBackendTest, Nccl221ShowsNoTable) {
   const StepResult forced = Good(Forcing(StepOf(Collective::kAllReduce, 1 << 10), kTreeLl));
   EXPECT_EQ(forced.ran->combination, kTreeLl);
   EXPECT_FALSE(Good(StepOf(Collective::kAllReduce, 1 << 10)).ran);
-  Close();
 }
 
 TEST_F(NcclBackendTest, ChunkSizesNeedTheInterface) {
@@ -337,7 +318,6 @@ TEST_F(NcclBackendTest, ChunkSizesNeedTheInterface) {
   step.choice.chunk_bytes = 65536;
   EXPECT_EQ(backend_->Run(step).error->text,
             "NCCL 2.28.9 asks no tuner for a chunk size; that needs 2.30 or later");
-  Close();
 }
 
 TEST_F(NcclBackendTest, AChunkSizeIsReported) {
@@ -346,7 +326,6 @@ TEST_F(NcclBackendTest, AChunkSizeIsReported) {
   Step step = Forcing(StepOf(Collective::kAllReduce, 1 << 20), kRingSimple);
   step.choice.chunk_bytes = 65536;
   EXPECT_EQ(Good(step).ran->chunk_bytes, 65536U);
-  Close();
 }
 
 TEST_F(NcclBackendTest, NodesAreNccls) {
@@ -354,7 +333,6 @@ TEST_F(NcclBackendTest, NodesAreNccls) {
   Open(4);
   EXPECT_EQ(info_.nodes, 2);
   Good(StepOf(Collective::kAllReduce, 1 << 16));
-  Close();
 }
 
 // Tests steps that fail: wrong results, stuck and failing collectives, too little memory.

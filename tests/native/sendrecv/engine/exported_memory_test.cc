@@ -21,15 +21,13 @@ TEST(ExportedMemory, PlainMemoryIsReachedWhenThePeerHasLooked) {
         EXPECT_EQ(found.status, ExportStatus::kPending);
         EXPECT_EQ(found.offset, 1000U);
         pair.SendLookup(found);
-        pair.Meet();
-        pair.Meet();
+        pair.LetOtherWork();
         EXPECT_EQ(side.Ask(memory, kBytes, 1), ExportStatus::kMapped);
         EXPECT_EQ(side.Ask(memory, kBytes + 1, 1), ExportStatus::kNoMemory);
         EXPECT_EQ(side.Ask(memory, kBytes, 2), ExportStatus::kPending);
         EXPECT_EQ(soft::cuMemFree_v2(memory), soft::kCudaSuccess);
         side.exported->WithdrawFreed();
-        pair.Meet();
-        pair.Meet();
+        pair.LetOtherWork();
       },
       [&](Side& side) {
         pair.Meet();
@@ -38,8 +36,7 @@ TEST(ExportedMemory, PlainMemoryIsReachedWhenThePeerHasLooked) {
         const std::vector<uint8_t> right = soft::Pattern(kBytes, 5);
         EXPECT_EQ(soft::Fetch(pair.Resolved(side), kBytes - 1000),
                   std::vector<uint8_t>(right.begin() + 1000, right.end()));
-        pair.Meet();
-        pair.Meet();
+        pair.LetOtherWork();
         side.imported->Update(&IsQuiet);
         EXPECT_EQ(pair.Resolved(side), 0U);
         // Closing the handle would wait for the GPU, so it stays open.
@@ -59,29 +56,24 @@ TEST(ExportedMemory, OfWhatPeersHaveFreedSoMuchStaysMapped) {
           soft::CUdeviceptr memory = 0;
           EXPECT_EQ(soft::cuMemAlloc_v2(&memory, kMany), soft::kCudaSuccess);
           EXPECT_EQ(side.Ask(memory, kMany, 1), ExportStatus::kPending);
-          pair.Meet();
-          pair.Meet();
+          pair.LetOtherWork();
           EXPECT_EQ(side.Ask(memory, kMany, 1),
                     turn < 2 ? ExportStatus::kMapped : ExportStatus::kPending);
-          pair.Meet();
-          pair.Meet();
+          pair.LetOtherWork();
           EXPECT_EQ(side.Ask(memory, kMany, 1), ExportStatus::kMapped);
           EXPECT_EQ(soft::cuMemFree_v2(memory), soft::kCudaSuccess);
           side.exported->WithdrawFreed();
-          pair.Meet();
-          pair.Meet();
+          pair.LetOtherWork();
         }
       },
       [&](Side& side) {
         for (const size_t held : {size_t{1}, size_t{2}, size_t{1}}) {
           pair.Meet();
           side.imported->Update(&IsBusy);
-          pair.Meet();
-          pair.Meet();
+          pair.LetOtherWork();
           side.imported->Update(&IsQuiet);
           EXPECT_EQ(HeldMemory(), held);
-          pair.Meet();
-          pair.Meet();
+          pair.LetOtherWork();
           side.imported->Update(&IsBusy);
           pair.Meet();
         }
@@ -94,13 +86,11 @@ TEST(ExportedMemory, WhatThePeerCannotMapStaysWithNccl) {
       [&](Side& side) {
         const soft::CUdeviceptr memory = soft::Fill(kBytes, 5);
         EXPECT_EQ(side.Ask(memory, kBytes, 1), ExportStatus::kPending);
-        pair.Meet();
-        pair.Meet();
+        pair.LetOtherWork();
         EXPECT_EQ(side.Ask(memory, kBytes, 1), ExportStatus::kRefused);
       },
       [&](Side& side) {
-        pair.Meet();
-        side.imported->Update(&IsQuiet);
+        pair.MeetAndUpdate(side);
         pair.Meet();
       });
 }

@@ -92,6 +92,14 @@ class Pair {
         killed);
   }
   void Meet(int without = 0) { ranks_.Meet(without); }
+  void LetOtherWork() {
+    Meet();
+    Meet();
+  }
+  void MeetAndUpdate(Side& side) {
+    Meet();
+    side.imported->Update(&IsQuiet);
+  }
   // Sends the result of a lookup from rank 0 to rank 1.
   void SendLookup(const ExportLookup& found) {
     number(0) = static_cast<int>(found.number);

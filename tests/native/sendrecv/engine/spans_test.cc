@@ -34,8 +34,7 @@ TEST(Spans, AMessageMayCrossChunks) {
           const ExportLookup found = side.exported->Find(memory.at(kFrom), kLength, 1);
           EXPECT_EQ(found.status, ExportStatus::kPending);
           pair.SendLookup(found);
-          pair.Meet();
-          pair.Meet();
+          pair.LetOtherWork();
           EXPECT_EQ(side.Ask(memory.at(kFrom), kLength, 1), ExportStatus::kMapped);
           // The same span is used, because it includes the neighbours of the message.
           const ExportLookup other = side.exported->Find(memory.at(), 5 * kChunk, 1);
@@ -52,14 +51,12 @@ TEST(Spans, AMessageMayCrossChunks) {
         side.exported->WithdrawFreed();
         side.exported->WithdrawStale(Nobody);
         EXPECT_EQ(OpenDescriptors(), before);
-        pair.Meet();
-        pair.Meet();
+        pair.LetOtherWork();
       },
       [&](Side& side) {
         const size_t before = OpenDescriptors();
         const size_t inherited = InheritedDescriptors();
-        pair.Meet();
-        side.imported->Update(&IsQuiet);
+        pair.MeetAndUpdate(side);
         const DeviceAddress there = pair.Resolved(side);
         EXPECT_EQ(Fetch(there, kLength), Middle(3, 5, kFrom, kLength));
         EXPECT_EQ(HeldMemory(), 5U);
@@ -68,8 +65,7 @@ TEST(Spans, AMessageMayCrossChunks) {
         pair.Meet();
         const std::vector<uint8_t> data = Pattern(kLength, 9);
         EXPECT_EQ(soft::cuMemcpyHtoD_v2(there, data.data(), kLength), soft::kCudaSuccess);
-        pair.Meet();
-        pair.Meet();
+        pair.LetOtherWork();
         side.imported->Update(&IsQuiet);
         EXPECT_EQ(pair.Resolved(side), 0U);
         EXPECT_EQ(OpenDescriptors(), before);
@@ -85,8 +81,7 @@ TEST(Spans, AnotherChunkAtTheSameAddressIsAnotherShare) {
         memory.Write(1);
         const ExportLookup old = side.exported->Find(memory.at(), 4 * kChunk, 1);
         pair.SendLookup(old);
-        pair.Meet();
-        pair.Meet();
+        pair.LetOtherWork();
         memory.Unmap(2);
         memory.Map(2);
         memory.Write(2);
@@ -95,25 +90,20 @@ TEST(Spans, AnotherChunkAtTheSameAddressIsAnotherShare) {
         EXPECT_NE(found.number, old.number);
         // The span stays exported, because another message may still use its unchanged chunk.
         side.exported->WithdrawStale([&](uint64_t number) { return number == old.number; });
-        pair.Meet();
-        pair.Meet();
+        pair.LetOtherWork();
         side.exported->WithdrawStale(Nobody);
         pair.SendLookup(found);
-        pair.Meet();
-        pair.Meet();
+        pair.LetOtherWork();
         EXPECT_EQ(side.Ask(memory.at(), 4 * kChunk, 1), ExportStatus::kMapped);
       },
       [&](Side& side) {
-        pair.Meet();
-        side.imported->Update(&IsQuiet);
+        pair.MeetAndUpdate(side);
         EXPECT_EQ(Fetch(pair.Resolved(side), 4 * kChunk), Pattern(4 * kChunk, 1));
-        pair.Meet();
-        pair.Meet();
+        pair.LetOtherWork();
         side.imported->Update(&IsQuiet);
         EXPECT_NE(pair.Resolved(side), 0U);
         EXPECT_EQ(HeldMemory(), 5U);
-        pair.Meet();
-        pair.Meet();
+        pair.LetOtherWork();
         side.imported->Update(&IsQuiet);
         EXPECT_EQ(Fetch(pair.Resolved(side), 4 * kChunk), Pattern(4 * kChunk, 2));
         EXPECT_EQ(HeldMemory(), 4U) << "of the chunk that is gone";
@@ -160,8 +150,7 @@ TEST_P(SpansRefused, EverythingIsUndone) {
       [&](Side& side) {
         Segments memory(3, 3);
         pair.SendLookup(side.exported->Find(memory.at(), 3 * kChunk, 1));
-        pair.Meet();
-        pair.Meet();
+        pair.LetOtherWork();
         EXPECT_EQ(side.Ask(memory.at(), 3 * kChunk, 1), ExportStatus::kRefused);
       },
       [&](Side& side) {
@@ -171,8 +160,7 @@ TEST_P(SpansRefused, EverythingIsUndone) {
         EXPECT_EQ(soft::cuMemAddressReserve(&first, kChunk, 0, 0, 0), soft::kCudaSuccess);
         EXPECT_EQ(soft::cuMemAddressFree(first, kChunk), soft::kCudaSuccess);
         soft::softCudaSpare(-1);
-        pair.Meet();
-        side.imported->Update(&IsQuiet);
+        pair.MeetAndUpdate(side);
         EXPECT_EQ(pair.Resolved(side), 0U);
         EXPECT_EQ(OpenDescriptors(), before);
         soft::CUdeviceptr second = 0;
@@ -277,14 +265,12 @@ TEST(Spans, LettersOfStrangersAreThrownAway) {
         Segments memory(2, 2);
         pair.SendLookup(side.exported->Find(memory.at(), 2 * kChunk, 1));
         ++side.record(0).process.low;
-        pair.Meet();
-        pair.Meet();
+        pair.LetOtherWork();
         EXPECT_EQ(side.Ask(memory.at(), 2 * kChunk, 1), ExportStatus::kPending);
       },
       [&](Side& side) {
         const size_t before = OpenDescriptors();
-        pair.Meet();
-        side.imported->Update(&IsQuiet);
+        pair.MeetAndUpdate(side);
         EXPECT_EQ(pair.Resolved(side), 0U);
         EXPECT_EQ(OpenDescriptors(), before);
         pair.Meet();
@@ -304,12 +290,10 @@ TEST(Spans, NothingBeyondAPeersMemoryIsReached) {
         for (ExportEntry& share : side.record(0).exports) {
           if (share.number.load() != 0 && share.chunks == 0) share.bytes = UINT64_MAX;
         }
-        pair.Meet();
-        pair.Meet();
+        pair.LetOtherWork();
       },
       [&](Side& side) {
-        pair.Meet();
-        side.imported->Update(&IsQuiet);
+        pair.MeetAndUpdate(side);
         const auto chunks = static_cast<uint64_t>(pair.number(0));
         EXPECT_NE(side.imported->Resolve(chunks, 0, 2 * kChunk), 0U);
         EXPECT_NE(side.imported->Resolve(chunks, 2 * kChunk - 1, 1), 0U);
@@ -333,13 +317,11 @@ TEST(Spans, MoreChunksThanThereMayBeAreRefused) {
         for (ExportEntry& share : side.record(0).exports) {
           if (share.number.load() != 0) share.chunks = UINT32_MAX;
         }
-        pair.Meet();
-        pair.Meet();
+        pair.LetOtherWork();
         EXPECT_EQ(side.Ask(memory.at(), 2 * kChunk, 1), ExportStatus::kRefused);
       },
       [&](Side& side) {
-        pair.Meet();
-        side.imported->Update(&IsQuiet);
+        pair.MeetAndUpdate(side);
         EXPECT_EQ(pair.Resolved(side), 0U);
         pair.Meet();
       });

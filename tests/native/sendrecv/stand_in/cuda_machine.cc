@@ -69,9 +69,7 @@ Machine::Machine() : options(CudaOptions::FromEnvironment()) {
   for (int gpu = 0; gpu < options.gpus; ++gpu) {
     Context& context = *contexts.emplace_back(std::make_unique<Context>());
     context.gpu = gpu;
-    for (size_t i = 0; i < options.queues; ++i) {
-      context.queues.push_back(std::make_shared<Queue>());
-    }
+    for (size_t i = 0; i < options.queues; ++i) context.queues.push_back(std::make_shared<Queue>());
     if (options.queues == 1) {
       for (const auto kind : {Operation::Kind::kCopyIn, Operation::Kind::kCopyOut,
                               Operation::Kind::kPush, Operation::Kind::kPull}) {
@@ -311,9 +309,7 @@ void SoftStream::Serve() {
     lock.unlock();
     for (const Mark& mark : head.operation.after) mark.Wait();
     Patience patience;
-    while (head.operation.ready && context_.error == 0 && !head.operation.ready()) {
-      patience.Sleep();
-    }
+    while (head.operation.ready && context_.error == 0 && !head.operation.ready()) patience.Sleep();
     lock.lock();
     Queue::Entry entry = std::move(head);
     queue_->entries_.pop_front();

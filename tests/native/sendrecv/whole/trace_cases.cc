@@ -30,9 +30,7 @@ class TracedRank {
     softNcclTrace();
   }
   ~TracedRank() {
-    for (ncclComm_t comm : scratch_) {
-      EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
-    }
+    for (ncclComm_t comm : scratch_) EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
     EXPECT_EQ(ncclCommDestroy(comm_), kNcclSuccess);
     EXPECT_EQ(cuMemFree_v2(memory_), kCudaSuccess);
   }
