@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of NCCL's log, settings that ranks do not share, and RAS diagnostics."""
+"""Single messages of NCCL's log."""
 
 from typing import get_args
 
 import pytest
 
-from nccltune.formats.nccl_log.diagnostics import Diagnostics, read_diagnostics, remarks
 from nccltune.formats.nccl_log.graph import (
     ChannelCounts,
     GraphFallback,
@@ -30,7 +29,6 @@ from nccltune.formats.nccl_log.messages import (
     read_message,
     without_count,
 )
-from nccltune.formats.nccl_log.shared_settings import shared_settings
 from nccltune.formats.nccl_log.transports import (
     Bootstrap,
     Connection,
@@ -41,7 +39,6 @@ from nccltune.formats.nccl_log.transports import (
     PxnOff,
 )
 from nccltune.model.choice import Algorithm, Choice, Protocol
-from tests.unit.doctor.evidence.test_nccl_init import info, init
 
 TREE_LL = Choice(Algorithm.TREE, Protocol.LL)
 CASES = (
@@ -204,209 +201,3 @@ def test_a_time_before_a_line_is_no_host(before: str, host: str) -> None:
     found = find_log_line(f"{before}n1:956:1021 [0] NCCL INFO Connected all rings")
     assert found is not None
     assert (found["host"], found["pid"]) == (host, "956")
-
-
-START, NETWORK = "Bootstrap : Using eth0:10.0.0.1<0>", "Using network IB"
-
-
-def _rank(number: int, *settings: str, comm: str = "commId 0xabc", ranks: int = 4) -> str:
-    named = [f"{one.replace('=', ' set by environment to ')}." for one in settings]
-    words = "".join(info(number, word) for word in (START, *named, NETWORK))
-    return words + init(number, "COMPLETE", comm, ranks)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (
-            _rank(0, "NCCL_ALGO=Ring") + _rank(1, "NCCL_ALGO=Ring") + _rank(2) + _rank(3),
-            ["NCCL_ALGO Ring: ranks 0, 1 (h0); not set: ranks 2, 3 (h1)"],
-        ),
-        (
-            _rank(0, "NCCL_NET=IB", "NCCL_SHM_DISABLE=1") + _rank(1, "NCCL_NET=Socket"),
-            ["NCCL_NET IB: rank 0 (h0); Socket: rank 1 (h0)"],
-        ),
-        (
-            info(0, "NCCL version 2.27.6+cuda12.9")
-            + info(1, "NCCL version 2.28.3+cuda12.9")
-            + _rank(0)
-            + _rank(1),
-            ["NCCL version 2.27.6: rank 0 (h0); 2.28.3: rank 1 (h0)"],
-        ),
-        # NCCL does not compare the version of CUDA.
-        (
-            info(0, "NCCL version 2.27.6+cuda12.2")
-            + info(1, "NCCL version 2.27.6+cuda12.9")
-            + _rank(0)
-            + _rank(1),
-            [],
-        ),
-        (
-            _rank(0).replace(NETWORK, "Using network IB")
-            + _rank(2).replace(NETWORK, "Using network AWS Libfabric"),
-            ["Using network IB: rank 0 (h0); AWS Libfabric: rank 2 (h1)"],
-        ),
-        # An interface may differ, and a setting that is logged where it is needed be missing.
-        (_rank(0, "NCCL_SOCKET_IFNAME=a", "NCCL_SHM_DISABLE=1") + _rank(2), []),
-        # Ray leaves out equal lines.
-        (
-            _rank(0, "NCCL_ALGO=Ring").replace("Ring.", "Ring [repeated 2x across cluster]")
-            + _rank(1),
-            [],
-        ),
-        (_rank(0, "NCCL_ALGO=Ring") + ".\n.\n" + _rank(1), []),
-        (_rank(0, "NCCL_ALGO=Ring") + "。。。\n" + _rank(1), []),
-        # Another communicator is another run.
-        (_rank(0, "NCCL_ALGO=Ring") + _rank(1, "NCCL_ALGO=Tree", comm="commId 0xd"), None),
-        (_rank(0, "NCCL_ALGO=Ring"), None),
-        # Lines of a rank were left out.
-        (_rank(0, "NCCL_ALGO=Ring") + init(1, "COMPLETE"), []),
-        (_rank(0, "NCCL_ALGO=Ring") + info(1, NETWORK) + init(1, "COMPLETE"), []),
-        # NCCL before 2.19 logs no commId.
-        (
-            _rank(0, "NCCL_ALGO=Ring", comm="", ranks=2) + _rank(1, comm="", ranks=2),
-            ["NCCL_ALGO Ring: rank 0 (h0); not set: rank 1 (h0)"],
-        ),
-        (_rank(0, "NCCL_ALGO=Ring", comm="") + _rank(1, comm=""), None),
-        # Two communicators that the log does not tell apart.
-        (
-            _rank(0, "NCCL_ALGO=Ring")
-            + _rank(1, "NCCL_ALGO=Tree")
-            + _rank(1, "NCCL_ALGO=Tree").replace("h0:", "h9:"),
-            None,
-        ),
-    ],
-)
-def test_settings_that_ranks_do_not_share(text: str, said: list[str] | None) -> None:
-    found = shared_settings(text).apart()
-    assert (found and [f"{one.name} {one.said}" for one in found]) == said
-
-
-def _printed(rank: int, version: str, before: int | None = None) -> str:
-    """Lines of a rank with a version that names no process between them."""
-    return (
-        info(rank if before is None else before, START)
-        + f"NCCL version {version}\n"
-        + info(rank, NETWORK)
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (_printed(0, "2.20.5+cuda12.4") + _printed(2, "2.19.3+cuda12.3"),
-         ["2.20.5: h0", "2.19.3: h1"]),
-        (_printed(0, "2.20.5+cuda12.4") + _printed(2, "2.20.5+cuda12.2"), []),
-        (_printed(0, "2.20.5+cuda12.4"), None),
-        # One host with two versions was used twice.
-        (_printed(0, "2.20.5") + _printed(1, "2.19.3") + _printed(2, "2.19.3"), None),
-        # Lines of two processes: the version is of either.
-        (_printed(0, "2.20.5") + _printed(2, "2.19.3", before=0), None),
-        # Communicators say who belongs together.
-        (_printed(0, "2.20.5") + _printed(2, "2.19.3") + _rank(0, ranks=1), None),
-    ],
-)  # fmt: skip
-def test_versions_of_hosts(text: str, said: list[str] | None) -> None:
-    assert shared_settings(text).host_versions() == said
-
-
-def test_nodes_of_a_whole_communicator() -> None:
-    whole = "".join(_rank(number, ranks=4) for number in range(4))
-    assert shared_settings(whole).nodes() == 2
-    assert shared_settings(_rank(0, ranks=4) + _rank(2, ranks=4)).nodes() == 0
-
-
-RAS = """\
-alpha:12 NCCL DIAG === RAS Diagnostics ===
-alpha:12 NCCL DIAG [OK]   GPU inventory: 4x H200 per node consistent across 8 ranks in comm 0x1a
-alpha:12 NCCL DIAG [OK]   CUDA driver version: 13000 consistent across 8 ranks in comm 0x1a
-alpha:12 NCCL DIAG [INFO] NVLink: inactive link(s) on rank(s) {3} across 8 ranks in comm 0x1a
-alpha:12 NCCL DIAG [INFO] NCCL environment: mismatch across 8 ranks in comm 0x1a for NCCL_ALGO
-alpha:12 NCCL DIAG [INFO] NCCL environment: NCCL_ALGO=(unset) on rank(s) {0,1,2,3}
-alpha:12 NCCL DIAG [INFO] NCCL environment: NCCL_ALGO=Ring on rank(s) {4,5,6,7}
-alpha:12 NCCL DIAG [INFO] NCCL environment: NCCL_COMM_ID=somebody:77 on rank(s) {0,1,2,...} (N=8)
-alpha:12 NCCL DIAG RAS diagnostics completed in 12.3 ms across 8 ranks
-"""
-
-
-def read(text: str) -> list[Diagnostics]:
-    return read_diagnostics(text.splitlines())
-
-
-def test_a_ras_report_by_check() -> None:
-    (report,) = read(RAS)
-    first, *_ = report.results
-    assert (first.check, first.ok) == ("GPU inventory", True)
-    assert [item.check for item in report.remarks] == ["NVLink"] + 4 * ["NCCL environment"]
-    assert "NCCL_ALGO=Ring on rank(s) {4,5,6,7}" in report.remarks[3].text
-    assert "somebody" not in report.remarks[4].text
-    # A link that is down is a hardware problem; a difference is not.
-    assert list(remarks([report]).values()) == [True] + 4 * [False]
-
-
-def test_prefixes_and_lines_of_a_launcher_are_ignored() -> None:
-    tagged = "".join(f"[1,0]<stdout>:{line}\nsomething\n" for line in RAS.splitlines())
-    assert [item.text for item in read(tagged)[0].results] == [
-        item.text for item in read(RAS)[0].results
-    ]
-
-
-def test_peer_accesses_of_2_31_and_2_32() -> None:
-    for text in (
-        "p2p: 52/56 directed GPU P2P edges verified",
-        "p2p: only 52/56 GPU-to-GPU peer accesses passed verification",
-    ):
-        reports = read(f"NCCL DIAG === NCCL Diagnostics ===\nNCCL DIAG [INFO] {text}")
-        assert remarks(reports) == {text: True}
-
-
-def test_a_failed_pair_names_gpus_path_and_advice() -> None:
-    (report,) = read(
-        "alpha:12 NCCL DIAG === NCCL Diagnostics ===\n"
-        "alpha:12 NCCL DIAG [INFO] p2p: write mismatch srcRank=1 srcCudaDev=1 srcNvmlDev=5 "
-        "dstRank=2 dstCudaDev=2 dstNvmlDev=6 path=PIX handle=LEGACY_CUDA_IPC expected=0x01 "
-        "got=0x02 verify=0x02; check the affected pair with 'nvidia-smi topo -p2p p'\n"
-        "alpha:12 NCCL DIAG [INFO] p2p: only 55/56 GPU-to-GPU peer accesses passed verification\n"
-        "alpha:12 NCCL DIAG NCCL diagnostics completed in 245.3 ms across 8 ranks"
-    )
-    (failure,) = report.p2p_failures
-    assert (failure.what, failure.path, failure.handle) == (
-        "write mismatch", "PIX", "LEGACY_CUDA_IPC",
-    )  # fmt: skip
-    assert (failure.source_device, failure.target_device) == (5, 6)
-    assert list(remarks([report]).values()) == [True, True]
-    first, second = remarks([report])
-    assert first.startswith("GPU 5 and GPU 6 (PIX, LEGACY_CUDA_IPC): write mismatch: check the")
-    assert second == "p2p: only 55/56 GPU-to-GPU peer accesses passed verification"
-
-
-def test_reports_that_did_not_run_or_begin_anew_stay_apart() -> None:
-    reports = read(
-        "BUSY: diagnostics already in progress\n"
-        "alpha:12 NCCL DIAG INFO RAS diagnostics skipped: NCCL_RAS_ENABLE=0\n"
-        + RAS
-        + RAS.replace("0x1a", "0x2b")
-    )
-    assert [len(report.results) for report in reports] == [7, 7]
-    assert "in comm 0x2b" in reports[1].results[0].text
-
-
-def test_a_check_of_a_later_version_is_kept_as_text() -> None:
-    (report,) = read("alpha:1 NCCL DIAG [INFO] Xid/SXid: Xid 79 detected on host beta. Reset it")
-    (item,) = report.remarks
-    assert (item.check, item.ok) == ("Xid/SXid", False)
-    assert item.text.startswith("Xid 79 detected")
-
-
-def test_other_lines_are_ignored() -> None:
-    assert read("alpha:12:12 [0] NCCL INFO NCCL DIAG is no prefix\nNCCL DIAG\n") == []
-
-
-def test_impossible_numbers_are_ignored() -> None:
-    digits = "9" * 100_000
-    (report,) = read(
-        "NCCL DIAG === NCCL Diagnostics ===\n"
-        f"NCCL DIAG [INFO] p2p: write mismatch srcRank=1 srcCudaDev=1 srcNvmlDev={digits} "
-        "dstRank=2 dstCudaDev=2 dstNvmlDev=6 path=PIX handle=LEGACY_CUDA_IPC"
-    )
-    assert report.p2p_failures == []
