@@ -19,7 +19,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Time limit for closing the communicator.
 constexpr seconds kCloseLimit{30};
 // Time limit for the players to exit. It must be below kGrace, after which this process exits by
 // force.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line of nccltune-bench.
-#ifndef NCCLTUNE_BENCH_OPTIONS_H_
-#define NCCLTUNE_BENCH_OPTIONS_H_
+#pragma once
 
 #include <chrono>
 #include <functional>
@@ -66,5 +65,3 @@ bool ParseOptions(const std::vector<std::string_view>& arguments, BenchOptions* 
 std::string_view HelpText();
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_OPTIONS_H_

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_COMMON_LOG_H_
-#define NCCLTUNE_COMMON_LOG_H_
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -36,5 +35,3 @@ class Log {
 };
 
 }  // namespace nccltune
-
-#endif  // NCCLTUNE_COMMON_LOG_H_

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Replaces NCCL's logger and stores the lines that plugins log.
-#ifndef NCCLTUNE_HOST_PLUGIN_LOG_H_
-#define NCCLTUNE_HOST_PLUGIN_LOG_H_
+#pragma once
 
 #include <cstddef>
 #include <string>
@@ -44,5 +43,3 @@ inline constexpr size_t kMaxLines = 2000;
 }  // namespace plugin_log
 
 }  // namespace nccltune::host
-
-#endif  // NCCLTUNE_HOST_PLUGIN_LOG_H_

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls one tuner plugin in the way NCCL calls it for one communicator.
-#ifndef NCCLTUNE_HOST_TUNER_HOST_H_
-#define NCCLTUNE_HOST_TUNER_HOST_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -84,5 +83,3 @@ class TunerHost {
 };
 
 }  // namespace nccltune::host
-
-#endif  // NCCLTUNE_HOST_TUNER_HOST_H_

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Another profiler plugin that gets all events, too, because NCCL loads only one.
-#ifndef NCCLTUNE_PROFILER_NEXT_PROFILER_H_
-#define NCCLTUNE_PROFILER_NEXT_PROFILER_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -77,5 +76,3 @@ class NextProfiler {
 };
 
 }  // namespace nccltune::profiler
-
-#endif  // NCCLTUNE_PROFILER_NEXT_PROFILER_H_

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rules of a configuration that apply to one communicator, ready for lookup.
-#ifndef NCCLTUNE_TUNER_RULE_SET_H_
-#define NCCLTUNE_TUNER_RULE_SET_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -264,5 +263,3 @@ class RuleHits {
 };
 
 }  // namespace nccltune::tuner
-
-#endif  // NCCLTUNE_TUNER_RULE_SET_H_

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One GPU, which is one rank of NCCL: its context, stream, communicator and buffers.
-#ifndef NCCLTUNE_BENCH_NCCL_GPU_H_
-#define NCCLTUNE_BENCH_NCCL_GPU_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -147,5 +146,3 @@ class Gpu {
 };
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_NCCL_GPU_H_

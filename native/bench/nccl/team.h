@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_BENCH_NCCL_TEAM_H_
-#define NCCLTUNE_BENCH_NCCL_TEAM_H_
+#pragma once
 
 #include <atomic>
 #include <chrono>
@@ -47,5 +46,3 @@ class Team {
 };
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_NCCL_TEAM_H_

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The content of test messages. Both processes compute the same sizes and bytes from a seed and the
 // options.
-#ifndef NCCLTUNE_HOST_NET_CONTENT_H_
-#define NCCLTUNE_HOST_NET_CONTENT_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -43,5 +42,3 @@ class Content {
 };
 
 }  // namespace nccltune::host::net
-
-#endif  // NCCLTUNE_HOST_NET_CONTENT_H_

@@ -360,7 +360,6 @@ class SendRecv final : public Interceptor {
     return communicators_.Find(comm);
   }
 
-  // Removes a communicator that ends from the table.
   SharedCommunicator RemoveFromTable(nccl::Comm comm) {
     pending_.Forget(comm);
     SharedCommunicator taken = communicators_.Remove(comm);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls of ncclSend and ncclRecv, and the calls of a group. What the decisions of route.h
 // depend on, from a message's call, its communicator and its memory. What NCCL would refuse.
-#ifndef NCCLTUNE_SENDRECV_CALLS_MESSAGE_CALL_H_
-#define NCCLTUNE_SENDRECV_CALLS_MESSAGE_CALL_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -102,5 +101,3 @@ bool IsRefused(const EnqueueCall& call, int ranks, const Native& native);
 std::string DescribeGroup(const GroupCalls& group);
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_CALLS_MESSAGE_CALL_H_

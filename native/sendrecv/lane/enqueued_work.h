@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tracks whether the work that a communicator has enqueued in streams is complete. For this it
 // records CUDA events after the library's own operations, and after some of NCCL's messages.
-#ifndef NCCLTUNE_SENDRECV_LANE_ENQUEUED_WORK_H_
-#define NCCLTUNE_SENDRECV_LANE_ENQUEUED_WORK_H_
+#pragma once
 
 #include <atomic>
 #include <chrono>
@@ -140,5 +139,3 @@ class EnqueuedWork {
 };
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_LANE_ENQUEUED_WORK_H_
