@@ -426,7 +426,7 @@ class SendRecv final : public Interceptor {
     const CommunicatorTable::Entry& entry = FindReady(call.comm);
     const int ranks = entry.ranks;
     call.communicator = entry.communicator;
-    const Eligibility eligibility = EligibilityOf(call);
+    const Eligibility eligibility = EligibilityOfCall(call);
     call.eligible = eligibility == Eligibility::kEligible;
     if (eligibility == Eligibility::kUntracked) call.communicator = nullptr;
     if (call.communicator != nullptr && call.communicator->needs_check()) {

@@ -79,14 +79,16 @@ class PendingGroup {
   virtual void Abandon(const std::string& why) = 0;
 };
 
+// The three functions below collect the facts for the decisions in route.h.
+//
 // `call.communicator` is null if the library does not handle the communicator.
-Eligibility EligibilityOf(const MessageCall& call);
+Eligibility EligibilityOfCall(const MessageCall& call);
 
 // Sets the exported address in `message`. `first`: see LocalFacts. The caller holds the
 // communicator's mutex.
-Route LocalRoute(const MessageCall& call, bool first, GroupMessage* message);
+Route LocalRouteOfCall(const MessageCall& call, bool first, GroupMessage* message);
 
-Route RouteTaken(const MessageOutcome& taken, Route local, const GroupMessage& message);
+Route RouteToCount(const MessageOutcome& taken, Route local, const GroupMessage& message);
 
 // Returns whether NCCL would accept a call on this communicator now. If not, pass the call to NCCL
 // at once, so that the application gets NCCL's error from the same call.
