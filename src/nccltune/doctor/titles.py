@@ -4,10 +4,11 @@
 from collections import Counter
 
 from nccltune.doctor.facts import Facts
+from nccltune.doctor.facts.cloud import CLOUD_MACHINE_TYPE, CLOUD_PROVIDER
 from nccltune.doctor.facts.gpu import GPU_DRIVER, GPUS, NodeGpu
 from nccltune.doctor.facts.log import LOG_RCCL
 from nccltune.doctor.facts.network import HCAS, RdmaPortState
-from nccltune.doctor.facts.node import CLOUD_MACHINE_TYPE, CLOUD_PROVIDER, NODE_VIRTUAL
+from nccltune.doctor.facts.node import NODE_VIRTUAL
 from nccltune.doctor.facts.settings import NCCL_VERSION
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from nccltune.doctor.evidence.raw import NodeEvidence
 from nccltune.doctor.facts import FactName, Facts
-from nccltune.doctor.facts.node import (
+from nccltune.doctor.facts.cloud import (
     CLOUD_LINE_RATE_GBIT_PER_S,
     CLOUD_MACHINE_TYPE,
     CLOUD_PHYSICAL_HOST,

@@ -9,6 +9,7 @@ node.py         the node, its CPUs, kernel, limits and shared memory
 pci.py          PCI bridges and links
 gpu.py          GPUs, their paths and copies, the IMEX domain
 network.py      NICs, RDMA ports, GIDs and measurements of the network
+cloud.py        the cloud and its placement
 settings.py     settings, plugins and NCCL libraries
 log.py          NCCL's log
 topo.py         topology and graph files

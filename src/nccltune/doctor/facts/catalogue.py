@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from nccltune.doctor.facts import (  # noqa: F401 (each declares its facts)
+    cloud,
     gpu,
     log,
     network,
