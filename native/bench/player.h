@@ -3,9 +3,7 @@
 #pragma once
 
 #include <condition_variable>
-#include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <utility>
 
 #include "common/json.h"
 #include "common/text.h"

@@ -4,7 +4,6 @@
 // time.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 

@@ -2,7 +2,6 @@
 // Calls one tuner plugin in the way NCCL calls it for one communicator.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>

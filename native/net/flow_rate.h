@@ -4,7 +4,6 @@
 // that tests need no clock.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 namespace nccltune::net {

@@ -10,7 +10,6 @@
 #include <memory>
 #include <mutex>
 #include <span>
-#include <string>
 #include <thread>
 #include <unordered_map>
 #include <vector>

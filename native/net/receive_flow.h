@@ -10,7 +10,6 @@
 #include <atomic>
 #include <cstddef>
 #include <mutex>
-#include <string_view>
 #include <vector>
 
 #include "net/flow.h"

@@ -2,7 +2,6 @@
 #include "net/receiver.h"
 
 #include <algorithm>
-#include <cstring>
 #include <thread>
 #include <utility>
 

@@ -13,8 +13,6 @@
 #include <mutex>
 #include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "net/connection_stats.h"

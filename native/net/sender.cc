@@ -2,7 +2,6 @@
 #include "net/sender.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "net/clock.h"

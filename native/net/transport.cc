@@ -3,14 +3,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "common/contain.h"
 #include "common/text.h"

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <string>
 
 #include "abi/profiler_v5.h"
 #include "common/log.h"

@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <ctime>
-#include <memory>
 #include <string>
 #include <vector>
 

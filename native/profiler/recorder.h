@@ -14,7 +14,6 @@
 #include <sys/types.h>
 
 #include <atomic>
-#include <cstdint>
 #include <ctime>
 #include <memory>
 #include <mutex>

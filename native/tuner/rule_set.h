@@ -5,8 +5,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
-#include <string>
 #include <string_view>
 #include <vector>
 

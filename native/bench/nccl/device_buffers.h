@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <optional>
-#include <string>
 
 #include "bench/nccl/call_layout.h"
 #include "bench/nccl/nccl_library.h"

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "bench/nccl/call_layout.h"
 #include "bench/nccl/device_buffers.h"

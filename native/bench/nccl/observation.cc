@@ -8,7 +8,6 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "abi/profiler_v5.h"

@@ -3,7 +3,6 @@
 // options.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>

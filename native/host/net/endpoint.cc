@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/net/endpoint.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <utility>
 

@@ -5,7 +5,6 @@
 #include <sys/types.h>
 #include <time.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>

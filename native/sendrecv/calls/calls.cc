@@ -2,16 +2,13 @@
 #include "sendrecv/calls/calls.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <functional>
 #include <mutex>
 #include <numeric>
 #include <optional>
 #include <shared_mutex>
-#include <span>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 

@@ -5,8 +5,6 @@
 
 #include <functional>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "sendrecv/calls/message_call.h"
 #include "sendrecv/hooks/interpose.h"

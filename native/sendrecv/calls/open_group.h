@@ -12,8 +12,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "sendrecv/calls/message_call.h"

@@ -5,9 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
-#include <sstream>
 #include <thread>
-#include <utility>
 
 #include "common/content_hash.h"
 #include "sendrecv/cuda/direct_access.h"

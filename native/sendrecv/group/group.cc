@@ -2,7 +2,6 @@
 #include "sendrecv/group/group.h"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>

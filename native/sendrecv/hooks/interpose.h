@@ -3,7 +3,6 @@
 // handles the calls.
 #pragma once
 
-#include <cstddef>
 #include <memory>
 #include <string>
 

@@ -8,7 +8,6 @@
 // chunks, so the chunks under each message are checked.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
