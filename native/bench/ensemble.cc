@@ -9,9 +9,7 @@
 #include <cstring>
 #include <utility>
 
-#include "bench/ending.h"
 #include "bench/step.h"
-#include "bench/wire.h"
 
 namespace nccltune::bench {
 namespace {

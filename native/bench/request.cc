@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <optional>
 
-#include "common/json.h"
 #include "common/text.h"
 
 namespace nccltune::bench {

@@ -4,9 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "host/decision.h"
-#include "host/model_constants.h"
-#include "host/nccl_rules.h"
 #include "host/nccl_stand_in.h"
 
 namespace nccltune::host {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <thread>
-#include <utility>
 
 #include "net/clock.h"
 #include "net/receive_flow.h"

@@ -6,7 +6,6 @@
 
 #include "net/clock.h"
 #include "net/send_flow.h"
-#include "net/wire.h"
 
 namespace nccltune::net {
 namespace {

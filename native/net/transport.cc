@@ -2,7 +2,6 @@
 #include "net/transport.h"
 
 #include <algorithm>
-#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,7 +12,6 @@
 #include "common/contain.h"
 #include "common/text.h"
 #include "net/acceptor.h"
-#include "net/clock.h"
 #include "net/connector.h"
 #include "net/descriptors.h"
 #include "net/kernel_facts.h"

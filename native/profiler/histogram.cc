@@ -2,7 +2,6 @@
 #include "profiler/histogram.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <memory>
 #include <new>

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -12,8 +11,6 @@
 #include <queue>
 #include <tuple>
 #include <utility>
-
-#include "abi/tuner.h"
 
 namespace nccltune::tuner {
 

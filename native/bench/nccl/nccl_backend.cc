@@ -5,10 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <string>
 #include <utility>
-
-#include "bench/step.h"
 
 namespace nccltune::bench {
 namespace {

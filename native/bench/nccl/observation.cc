@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 
@@ -14,7 +13,6 @@
 #include "common/text.h"
 #include "common/vocabulary.h"
 #include "host/cost_table.h"
-#include "host/nccl_rules.h"
 
 namespace nccltune::bench {
 namespace {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -12,7 +11,6 @@
 #include <thread>
 #include <utility>
 
-#include "sendrecv/calls/message_call.h"
 #include "sendrecv/collective_work.h"
 #include "sendrecv/group/watch.h"
 #include "sendrecv/live_control.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/calls/message_call.h"
 
-#include <cstddef>
-#include <cstdint>
 #include <mutex>
 #include <string_view>
 

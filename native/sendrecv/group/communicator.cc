@@ -2,7 +2,6 @@
 #include "sendrecv/group/communicator.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <optional>
 #include <thread>

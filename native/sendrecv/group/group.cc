@@ -3,11 +3,7 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
-#include <string>
 #include <utility>
-
-#include "sendrecv/lane/kernel_plan.h"
 
 namespace nccltune::sendrecv {
 namespace {

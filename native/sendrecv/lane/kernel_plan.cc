@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/lane/kernel_plan.h"
 
-#include <algorithm>
-#include <cstddef>
 #include <mutex>
 
 namespace nccltune::sendrecv {
