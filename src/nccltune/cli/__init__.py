@@ -57,6 +57,7 @@ output.py            stdout and stderr, JSON, styles
 progress.py          progress of a long run
 measure_screen.py    progress and end of a run that measures
 rule_screen.py       rules and proofs
+workload_screen.py   what recordings of a job hold
 """
 
 import io

@@ -85,7 +85,7 @@ def show(parts: ReportParts) -> None:
     """Print the verdict, then what `analyze`, `tune` and `verify` print, and the commands."""
     from nccltune.cli.analyze_screen import show_analysis
     from nccltune.cli.rule_screen import proof_tables, show_tuning
-    from nccltune.cli.workload.show import show_recorded
+    from nccltune.cli.workload_screen import show_recorded
 
     report, out = parts.report, stdout()
     hanging(out, "", 0, report.verdict, "bold")

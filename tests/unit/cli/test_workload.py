@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from nccltune.app.workload import show_workload
-from nccltune.cli.workload import show
+from nccltune.cli import workload_screen
 from tests.unit.runs import Cli
 from tests.unit.workload.recordings import (
     LOG_START,
@@ -40,8 +40,8 @@ def _recorded(folder: Path) -> Path:
 def _lines(folder: Path, width: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     file = io.StringIO()
     console = Console(file=file, width=width, force_terminal=True, highlight=False)
-    monkeypatch.setattr(show, "stdout", lambda: console)
-    show.show_recorded(show_workload([folder]))
+    monkeypatch.setattr(workload_screen, "stdout", lambda: console)
+    workload_screen.show_recorded(show_workload([folder]))
     lines = re.sub(r"\x1b\[[\d;]*m", "", file.getvalue()).splitlines()
     assert max(map(len, lines)) <= width
     return [line.rstrip() for line in lines]
