@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/tuner_host.h"
 
+#include <cstdint>
 #include <cstring>
 #include <utility>
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "sendrecv/collective_work.h"
 #include "sendrecv/group/watch.h"
