@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What measurements of GPUs share.
-#ifndef NCCLTUNE_BENCHMARKS_CHECK_CUH_
-#define NCCLTUNE_BENCHMARKS_CHECK_CUH_
+#pragma once
 
 #include <algorithm>
 #include <cstdio>
@@ -24,5 +23,3 @@ inline double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
 }
-
-#endif  // NCCLTUNE_BENCHMARKS_CHECK_CUH_

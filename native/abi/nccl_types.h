@@ -2,8 +2,7 @@
 // Types that NCCL's functions and all kinds of its plugins share: results, the logger and the id of
 // a communicator. These are our own declarations of NCCL's public interface, checked against
 // NCCL 2.13 to 2.30.
-#ifndef NCCLTUNE_ABI_NCCL_TYPES_H_
-#define NCCLTUNE_ABI_NCCL_TYPES_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -51,5 +50,3 @@ static_assert(sizeof(Result) == 4 && sizeof(LogLevel) == 4);
 static_assert(sizeof(UniqueId) == 128 && alignof(UniqueId) == 1);
 
 }  // namespace nccltune::abi
-
-#endif  // NCCLTUNE_ABI_NCCL_TYPES_H_

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // NCCL's net plugin interface, v6 to v12. These are our own declarations of NCCL's public
 // interface, checked against NCCL 2.13 to 2.30.
-#ifndef NCCLTUNE_ABI_NET_H_
-#define NCCLTUNE_ABI_NET_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -411,5 +410,3 @@ static_assert(offsetof(NetPropertiesV12, plane_id) == 126);
 #pragma GCC diagnostic pop
 
 }  // namespace nccltune::abi
-
-#endif  // NCCLTUNE_ABI_NET_H_

@@ -2,8 +2,7 @@
 // The event that NCCL's own TCP transport reports to profiler plugins, version 1, since NCCL 2.26.
 // This header is frozen: a change of layout needs a new version and a new header. These are our own
 // declarations of NCCL's public interface, checked against NCCL 2.26.2 to 2.30.7.
-#ifndef NCCLTUNE_ABI_PROFILER_NET_V1_H_
-#define NCCLTUNE_ABI_PROFILER_NET_V1_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -34,5 +33,3 @@ static_assert(offsetof(ProfilerNetSocketV1, bytes) == 16);
 static_assert(sizeof(ProfilerNetSocketV1) == 24);
 
 }  // namespace nccltune::abi
-
-#endif  // NCCLTUNE_ABI_PROFILER_NET_V1_H_

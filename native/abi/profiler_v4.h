@@ -3,8 +3,7 @@
 // Profiler interface v4, symbol ncclProfiler_v4, since NCCL 2.27. It has no events of the calls
 // themselves. This header is frozen: a change of layout needs a new version and a new header. Only
 // the members that we read are declared. Checked against NCCL 2.27.7.
-#ifndef NCCLTUNE_ABI_PROFILER_V4_H_
-#define NCCLTUNE_ABI_PROFILER_V4_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -66,5 +65,3 @@ struct ProfilerV4 {
 static_assert(sizeof(ProfilerV4) == 48);
 
 }  // namespace nccltune::abi
-
-#endif  // NCCLTUNE_ABI_PROFILER_V4_H_

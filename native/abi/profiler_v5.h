@@ -4,8 +4,7 @@
 // symbol (2.32.3 looks for v7 to v1). This header is frozen: a change of layout needs a new version
 // and a new header. Only the members that we read are declared. Checked against NCCL 2.28.9, and
 // against 2.30.7, which translates its newer interface to v5 for such plugins.
-#ifndef NCCLTUNE_ABI_PROFILER_V5_H_
-#define NCCLTUNE_ABI_PROFILER_V5_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -135,5 +134,3 @@ static_assert(offsetof(ProfilerV5, finalize) == 40);
 static_assert(sizeof(ProfilerV5) == 48);
 
 }  // namespace nccltune::abi
-
-#endif  // NCCLTUNE_ABI_PROFILER_V5_H_

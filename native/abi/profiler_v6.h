@@ -3,8 +3,7 @@
 // Profiler interface v6, symbol ncclProfiler_v6, since NCCL 2.29: v5 with events of collectives by
 // copy engine. This header is frozen: a change of layout needs a new version and a new header. Only
 // the members that we read are declared. Checked against NCCL 2.29.7 and 2.30.7.
-#ifndef NCCLTUNE_ABI_PROFILER_V6_H_
-#define NCCLTUNE_ABI_PROFILER_V6_H_
+#pragma once
 
 #include "abi/profiler_v5.h"
 
@@ -44,5 +43,3 @@ static_assert(offsetof(ProfilerCopyEngineV6, type) == 48);
 using ProfilerV6 = ProfilerWith<ProfilerEventV6>;
 
 }  // namespace nccltune::abi
-
-#endif  // NCCLTUNE_ABI_PROFILER_V6_H_

@@ -4,8 +4,7 @@
 // of the events, and the phases of kernels. NCCL 2.32 looks for it first. This header is frozen: a
 // change of layout needs a new version and a new header. Only the members that we read are
 // declared. Checked against the source of NCCL 2.31.
-#ifndef NCCLTUNE_ABI_PROFILER_V7_H_
-#define NCCLTUNE_ABI_PROFILER_V7_H_
+#pragma once
 
 #include "abi/profiler_v6.h"
 
@@ -36,5 +35,3 @@ static_assert(sizeof(ProfilerCollectiveV7) == sizeof(ProfilerCollectiveV5) + 16)
 using ProfilerV7 = ProfilerWith<ProfilerEventV7>;
 
 }  // namespace nccltune::abi
-
-#endif  // NCCLTUNE_ABI_PROFILER_V7_H_

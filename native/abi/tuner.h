@@ -3,8 +3,7 @@
 // other result fails the collective or the communicator, although NCCL's header promises a
 // fallback. These are our own declarations of NCCL's public interface, checked against NCCL 2.21
 // to 2.32.
-#ifndef NCCLTUNE_ABI_TUNER_H_
-#define NCCLTUNE_ABI_TUNER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -207,5 +206,3 @@ static_assert(HasTunerLayout<TunerV7>(40, offsetof(TunerV7, finalize)));
 static_assert(offsetof(TunerV6, get_chunk_size) == 32 && offsetof(TunerV7, get_chunk_size) == 32);
 
 }  // namespace nccltune::abi
-
-#endif  // NCCLTUNE_ABI_TUNER_H_

@@ -3,9 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <optional>
-#include <string>
 #include <utility>
 
 namespace nccltune::bench {

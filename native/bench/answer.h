@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Builds the answers of nccltune-bench, one JSON object per line; see docs/reference/bench.md.
-#ifndef NCCLTUNE_BENCH_ANSWER_H_
-#define NCCLTUNE_BENCH_ANSWER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -62,5 +61,3 @@ json::Value ErrorAnswer(const json::Value& id, const ErrorReport& error_report);
 std::string_view KindName(ErrorKind kind);
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_ANSWER_H_

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Converts structs to bytes and back. Each struct has one function Describe(archive, value), which
 // passes every member to the archive. The same function serves writing and reading.
-#ifndef NCCLTUNE_BENCH_ARCHIVE_H_
-#define NCCLTUNE_BENCH_ARCHIVE_H_
+#pragma once
 
 #include <bit>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -142,5 +140,3 @@ class Reader {
 };
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_ARCHIVE_H_

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interface of the backend that runs steps: NCCL on GPUs (nccl/), or a script in tests.
-#ifndef NCCLTUNE_BENCH_BACKEND_H_
-#define NCCLTUNE_BENCH_BACKEND_H_
+#pragma once
 
 #include <chrono>
 #include <memory>
@@ -145,5 +144,3 @@ struct NcclOptions {
 std::unique_ptr<Backend> MakeNcclBackend(const NcclOptions& options);
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_BACKEND_H_

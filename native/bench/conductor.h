@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conductor: the main loop of process 0. It reads requests, makes all processes run the steps (see
 // player.h) and writes the answers.
-#ifndef NCCLTUNE_BENCH_CONDUCTOR_H_
-#define NCCLTUNE_BENCH_CONDUCTOR_H_
+#pragma once
 
 #include <chrono>
 #include <cstdint>
@@ -66,5 +65,3 @@ class Conductor {
 };
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_CONDUCTOR_H_

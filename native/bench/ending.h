@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ends this process: on a signal, when its parent dies, or by force if it is stuck.
-#ifndef NCCLTUNE_BENCH_ENDING_H_
-#define NCCLTUNE_BENCH_ENDING_H_
+#pragma once
 
 #include <chrono>
 #include <functional>
@@ -59,5 +58,3 @@ class Signals {
 bool EndWithParent();
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_ENDING_H_

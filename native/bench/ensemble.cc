@@ -9,9 +9,7 @@
 #include <cstring>
 #include <utility>
 
-#include "bench/ending.h"
 #include "bench/step.h"
-#include "bench/wire.h"
 
 namespace nccltune::bench {
 namespace {
@@ -19,7 +17,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Time limit for closing the communicator.
 constexpr seconds kCloseLimit{30};
 // Time limit for the players to exit. It must be below kGrace, after which this process exits by
 // force.

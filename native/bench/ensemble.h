@@ -2,12 +2,10 @@
 // Ensemble: all connections of process 0, to the player of each process (see player.h) and to
 // standard input and output. While an Ensemble waits for one event, it also sends heartbeats,
 // serves exchanges between the processes (see exchange.h) and detects lost players.
-#ifndef NCCLTUNE_BENCH_ENSEMBLE_H_
-#define NCCLTUNE_BENCH_ENSEMBLE_H_
+#pragma once
 
 #include <chrono>
 #include <cstddef>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -133,5 +131,3 @@ class Ensemble {
 };
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_ENSEMBLE_H_

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line of nccltune-bench.
-#ifndef NCCLTUNE_BENCH_OPTIONS_H_
-#define NCCLTUNE_BENCH_OPTIONS_H_
+#pragma once
 
 #include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "bench/backend.h"
@@ -66,5 +64,3 @@ bool ParseOptions(const std::vector<std::string_view>& arguments, BenchOptions* 
 std::string_view HelpText();
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_OPTIONS_H_

@@ -11,11 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
-#include <utility>
 
-#include "bench/ending.h"
 #include "bench/random.h"
-#include "bench/wire.h"
 
 namespace nccltune::bench {
 namespace {

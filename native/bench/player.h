@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Player: the part of every process that runs the steps which the conductor (process 0) sends.
-#ifndef NCCLTUNE_BENCH_PLAYER_H_
-#define NCCLTUNE_BENCH_PLAYER_H_
+#pragma once
 
 #include <condition_variable>
-#include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -139,5 +136,3 @@ class Player {
 };
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_PLAYER_H_

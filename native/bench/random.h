@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A random number generator that gives the same numbers on every platform for the same seed. The
 // distributions of the standard library do not guarantee this.
-#ifndef NCCLTUNE_BENCH_RANDOM_H_
-#define NCCLTUNE_BENCH_RANDOM_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -57,5 +56,3 @@ void Shuffle(Random* random, std::vector<T>* items) {
 }
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_RANDOM_H_

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Connects the processes of a run: process 0 listens, and the others connect to it. Connections
 // from other programs are closed without affecting the run.
-#ifndef NCCLTUNE_BENCH_RENDEZVOUS_H_
-#define NCCLTUNE_BENCH_RENDEZVOUS_H_
+#pragma once
 
 #include <sys/socket.h>
 
@@ -128,5 +127,3 @@ std::optional<RendezvousError> JoinRendezvous(const RendezvousConfig& config,
                                               std::optional<Wire>* wire);
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_RENDEZVOUS_H_

@@ -4,10 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <optional>
-#include <utility>
 
-#include "common/json.h"
 #include "common/text.h"
 
 namespace nccltune::bench {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses requests to nccltune-bench, one JSON object per line. docs/design/bench.md shows examples,
 // docs/reference/bench.md lists every member.
-#ifndef NCCLTUNE_BENCH_REQUEST_H_
-#define NCCLTUNE_BENCH_REQUEST_H_
+#pragma once
 
 #include <cstddef>
 #include <string>
@@ -74,5 +73,3 @@ bool ParseRequest(std::string_view line, int ranks, BenchRequest* request, std::
 json::Value ToJson(const Choice& choice);
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_REQUEST_H_

@@ -2,7 +2,6 @@
 #include "bench/step.h"
 
 #include <array>
-#include <cstddef>
 #include <cstdio>
 #include <string_view>
 

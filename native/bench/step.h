@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step is the unit of measurement: one timing of one collective at one size with one choice.
-#ifndef NCCLTUNE_BENCH_STEP_H_
-#define NCCLTUNE_BENCH_STEP_H_
+#pragma once
 
 #include <chrono>
 #include <cstddef>
@@ -178,7 +177,6 @@ struct RankTiming {
   bool operator==(const RankTiming&) const = default;
 };
 
-// The result of a step in one process.
 struct StepResult {
   // One entry for each rank of the process. Empty after an error, except after kWrong.
   std::vector<RankTiming> timings;
@@ -218,5 +216,3 @@ std::string Processes(const std::vector<int>& numbers);
 std::string InSeconds(std::chrono::duration<double> time);
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_STEP_H_

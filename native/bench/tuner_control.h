@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Client of the control interface (tuner/control.h) of our tuner plugin, which is loaded in this
 // process.
-#ifndef NCCLTUNE_BENCH_TUNER_CONTROL_H_
-#define NCCLTUNE_BENCH_TUNER_CONTROL_H_
+#pragma once
 
 #include <memory>
 #include <optional>
@@ -48,5 +47,3 @@ class TunerControl {
 };
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_TUNER_CONTROL_H_

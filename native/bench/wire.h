@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A connection between the conductor and one player: messages over a stream socket.
-#ifndef NCCLTUNE_BENCH_WIRE_H_
-#define NCCLTUNE_BENCH_WIRE_H_
+#pragma once
 
 #include <chrono>
 #include <cstddef>
@@ -113,5 +112,3 @@ template <typename Payload>
 bool Read(std::string_view bytes, Payload* payload);
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_WIRE_H_

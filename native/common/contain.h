@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_COMMON_CONTAIN_H_
-#define NCCLTUNE_COMMON_CONTAIN_H_
+#pragma once
 
 #include <exception>
 #include <new>
@@ -32,5 +31,3 @@ bool Contain(const Work& work) noexcept {
 }
 
 }  // namespace nccltune
-
-#endif  // NCCLTUNE_COMMON_CONTAIN_H_

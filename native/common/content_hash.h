@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_COMMON_CONTENT_HASH_H_
-#define NCCLTUNE_COMMON_CONTENT_HASH_H_
+#pragma once
 
 #include <cstdint>
 #include <string_view>
@@ -22,5 +21,3 @@ static_assert(ContentHash("") == 0xcbf29ce484222325U);
 static_assert(ContentHash("foobar") == 0x85944171f73967e8U);
 
 }  // namespace nccltune
-
-#endif  // NCCLTUNE_COMMON_CONTENT_HASH_H_

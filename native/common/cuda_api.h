@@ -2,10 +2,8 @@
 // The part of the CUDA driver API that nccltune calls. The declarations are our own and were
 // compared with cuda.h of CUDA 12.9. No program links against libcuda; the library is opened at run
 // time.
-#ifndef NCCLTUNE_COMMON_CUDA_API_H_
-#define NCCLTUNE_COMMON_CUDA_API_H_
+#pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -117,5 +115,3 @@ std::string Load(Caller caller, Api* api);
 std::string NameOf(const Api& api, Result result);
 
 }  // namespace nccltune::cu
-
-#endif  // NCCLTUNE_COMMON_CUDA_API_H_

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_COMMON_DESCRIPTOR_H_
-#define NCCLTUNE_COMMON_DESCRIPTOR_H_
+#pragma once
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -45,5 +44,3 @@ class Descriptor {
 };
 
 }  // namespace nccltune
-
-#endif  // NCCLTUNE_COMMON_DESCRIPTOR_H_

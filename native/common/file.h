@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_COMMON_FILE_H_
-#define NCCLTUNE_COMMON_FILE_H_
+#pragma once
 
 #include <cstddef>
 #include <ctime>
@@ -22,5 +21,3 @@ void RemoveOldFiles(const std::string& folder, std::string_view begin, std::stri
                     time_t seconds, const std::function<bool(int file)>& in_use);
 
 }  // namespace nccltune
-
-#endif  // NCCLTUNE_COMMON_FILE_H_

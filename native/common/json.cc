@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdint>
 #include <system_error>
-#include <utility>
 
 namespace nccltune::json {
 namespace {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small, strict JSON reader and writer (RFC 8259, UTF-8 only), for programs that exchange one
 // JSON value per line.
-#ifndef NCCLTUNE_COMMON_JSON_H_
-#define NCCLTUNE_COMMON_JSON_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -125,5 +124,3 @@ class Fields {
 };
 
 }  // namespace nccltune::json
-
-#endif  // NCCLTUNE_COMMON_JSON_H_

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes and reads unsigned integers as little-endian bytes, for data that leaves the process.
-#ifndef NCCLTUNE_COMMON_LITTLE_ENDIAN_H_
-#define NCCLTUNE_COMMON_LITTLE_ENDIAN_H_
+#pragma once
 
 #include <array>
 #include <concepts>
@@ -44,5 +43,3 @@ void Append(std::string* to, T value) {
 }
 
 }  // namespace nccltune::little_endian
-
-#endif  // NCCLTUNE_COMMON_LITTLE_ENDIAN_H_

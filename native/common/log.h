@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_COMMON_LOG_H_
-#define NCCLTUNE_COMMON_LOG_H_
+#pragma once
 
-#include <string>
 #include <string_view>
 
 #include "abi/nccl_types.h"
@@ -36,5 +34,3 @@ class Log {
 };
 
 }  // namespace nccltune
-
-#endif  // NCCLTUNE_COMMON_LOG_H_

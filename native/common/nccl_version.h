@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_COMMON_NCCL_VERSION_H_
-#define NCCLTUNE_COMMON_NCCL_VERSION_H_
+#pragma once
 
 #include <compare>
 #include <optional>
@@ -31,5 +30,3 @@ std::string ToString(const NcclVersion& version);
 std::optional<NcclVersion> LoadedNccl(const void* address);
 
 }  // namespace nccltune
-
-#endif  // NCCLTUNE_COMMON_NCCL_VERSION_H_

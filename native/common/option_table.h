@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses the command line of a program with a table of options. Each option has a function that
 // reads its value.
-#ifndef NCCLTUNE_COMMON_OPTION_TABLE_H_
-#define NCCLTUNE_COMMON_OPTION_TABLE_H_
+#pragma once
 
 #include <charconv>
 #include <functional>
@@ -75,5 +74,3 @@ class OptionTable {
 };
 
 }  // namespace nccltune
-
-#endif  // NCCLTUNE_COMMON_OPTION_TABLE_H_

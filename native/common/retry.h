@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_COMMON_RETRY_H_
-#define NCCLTUNE_COMMON_RETRY_H_
+#pragma once
 
 #include <cerrno>
 
@@ -18,5 +17,3 @@ auto Retry(const Call& call) {
 }
 
 }  // namespace nccltune
-
-#endif  // NCCLTUNE_COMMON_RETRY_H_

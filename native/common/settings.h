@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the environment variables that the native code of nccltune knows. Each is declared once, in
 // settings.inc. Tests compare the documentation with that table.
-#ifndef NCCLTUNE_COMMON_SETTINGS_H_
-#define NCCLTUNE_COMMON_SETTINGS_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -75,5 +74,3 @@ std::optional<NumberRange> ReadRange(SettingId id, std::vector<std::string>* war
 std::vector<std::string> UnknownSettings();
 
 }  // namespace nccltune
-
-#endif  // NCCLTUNE_COMMON_SETTINGS_H_

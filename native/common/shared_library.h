@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_COMMON_SHARED_LIBRARY_H_
-#define NCCLTUNE_COMMON_SHARED_LIBRARY_H_
+#pragma once
 
 #include <string>
 
@@ -56,5 +55,3 @@ class SharedLibrary {
 };
 
 }  // namespace nccltune
-
-#endif  // NCCLTUNE_COMMON_SHARED_LIBRARY_H_

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory with counters that other programs read while the job runs. It is a memfd, which readers
 // find by its name in /proc/PID/fd. Readers do not slow the writers down.
-#ifndef NCCLTUNE_COMMON_SHARED_PAGE_H_
-#define NCCLTUNE_COMMON_SHARED_PAGE_H_
+#pragma once
 
 #include <array>
 #include <atomic>
@@ -72,5 +71,3 @@ class SharedPage {
 };
 
 }  // namespace nccltune
-
-#endif  // NCCLTUNE_COMMON_SHARED_PAGE_H_

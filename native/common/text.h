@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small text functions that do not depend on the locale.
-#ifndef NCCLTUNE_COMMON_TEXT_H_
-#define NCCLTUNE_COMMON_TEXT_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -39,5 +38,3 @@ std::string ErrorWords(int error);
 std::string Hex64(uint64_t value);  // Returns 16 lower-case hexadecimal digits.
 
 }  // namespace nccltune
-
-#endif  // NCCLTUNE_COMMON_TEXT_H_

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_COMMON_TOKEN_H_
-#define NCCLTUNE_COMMON_TOKEN_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -29,5 +27,3 @@ std::optional<Token> ParseToken(std::string_view text);
 bool SameToken(const Token& a, const Token& b);
 
 }  // namespace nccltune
-
-#endif  // NCCLTUNE_COMMON_TOKEN_H_

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The names of NCCL's collectives, algorithms and protocols. The index of a name in its list is the
 // number that NCCL uses for the collective, algorithm or protocol.
-#ifndef NCCLTUNE_COMMON_VOCABULARY_H_
-#define NCCLTUNE_COMMON_VOCABULARY_H_
+#pragma once
 
 #include <optional>
 #include <span>
@@ -28,5 +27,3 @@ std::string_view Nearest(Words words, std::string_view word);
 std::string Listed(Words words);
 
 }  // namespace nccltune
-
-#endif  // NCCLTUNE_COMMON_VOCABULARY_H_

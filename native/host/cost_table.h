@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NCCL's cost table: the predicted time in microseconds of each algorithm with each protocol.
-#ifndef NCCLTUNE_HOST_COST_TABLE_H_
-#define NCCLTUNE_HOST_COST_TABLE_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -61,5 +60,3 @@ CostTable NominalTable(const NcclRules& rules, int collective, const Platform& p
 Combination Pick(const NcclRules& rules, const CostTable& offered, const CostTable& answered);
 
 }  // namespace nccltune::host
-
-#endif  // NCCLTUNE_HOST_COST_TABLE_H_

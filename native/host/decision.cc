@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <string>
 
 namespace nccltune::host {
 namespace {

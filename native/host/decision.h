@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A request to a plugin, and the resulting decision of the simulated NCCL version.
-#ifndef NCCLTUNE_HOST_DECISION_H_
-#define NCCLTUNE_HOST_DECISION_H_
+#pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -99,5 +97,3 @@ struct Answer {
 void Judge(const Answer& answer, Decision* decision);
 
 }  // namespace nccltune::host
-
-#endif  // NCCLTUNE_HOST_DECISION_H_

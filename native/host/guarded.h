@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory for a plugin, with guard bytes on both sides that reveal writes outside of it.
-#ifndef NCCLTUNE_HOST_GUARDED_H_
-#define NCCLTUNE_HOST_GUARDED_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -60,5 +59,3 @@ class Guarded {
 };
 
 }  // namespace nccltune::host
-
-#endif  // NCCLTUNE_HOST_GUARDED_H_

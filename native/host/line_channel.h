@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads and writes lines over private copies of standard input and output.
-#ifndef NCCLTUNE_HOST_LINE_CHANNEL_H_
-#define NCCLTUNE_HOST_LINE_CHANNEL_H_
+#pragma once
 
 #include <cstddef>
 #include <string>
@@ -62,5 +61,3 @@ class LineChannel {
 };
 
 }  // namespace nccltune::host
-
-#endif  // NCCLTUNE_HOST_LINE_CHANNEL_H_

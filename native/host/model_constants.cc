@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include "abi/tuner.h"
-
 namespace nccltune::host {
 namespace {
 

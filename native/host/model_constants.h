@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The constants of NCCL's cost model, which NCCL passes to a plugin's init (interface v5 and
 // later).
-#ifndef NCCLTUNE_HOST_MODEL_CONSTANTS_H_
-#define NCCLTUNE_HOST_MODEL_CONSTANTS_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -34,5 +33,3 @@ std::vector<ConstantChange> ConstantChanges(const std::vector<double>& before,
                                             const std::vector<double>& after);
 
 }  // namespace nccltune::host
-
-#endif  // NCCLTUNE_HOST_MODEL_CONSTANTS_H_

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cfloat>
-#include <cstddef>
 
 #include "common/vocabulary.h"
 

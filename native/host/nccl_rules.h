@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rules by which each NCCL version treats a tuner plugin. docs/design/plugin-host.md gives the
 // source of each fact.
-#ifndef NCCLTUNE_HOST_NCCL_RULES_H_
-#define NCCLTUNE_HOST_NCCL_RULES_H_
+#pragma once
 
 #include <cstddef>
 #include <optional>
@@ -94,5 +93,3 @@ ChunkLimits LimitsOfChunk(int collective, Combination combination);
 size_t FinalChunk(size_t asked, const ChunkLimits& limits);
 
 }  // namespace nccltune::host
-
-#endif  // NCCLTUNE_HOST_NCCL_RULES_H_

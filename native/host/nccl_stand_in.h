@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one function of NCCL, ncclGetVersion, that a plugin may look up in the process that has
 // loaded the plugin.
-#ifndef NCCLTUNE_HOST_NCCL_STAND_IN_H_
-#define NCCLTUNE_HOST_NCCL_STAND_IN_H_
+#pragma once
 
 #include "common/nccl_version.h"
 
@@ -12,5 +11,3 @@ namespace nccltune::host {
 void StandInForNccl(NcclVersion version);
 
 }  // namespace nccltune::host
-
-#endif  // NCCLTUNE_HOST_NCCL_STAND_IN_H_

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Replaces NCCL's logger and stores the lines that plugins log.
-#ifndef NCCLTUNE_HOST_PLUGIN_LOG_H_
-#define NCCLTUNE_HOST_PLUGIN_LOG_H_
+#pragma once
 
 #include <cstddef>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "abi/tuner.h"
@@ -44,5 +42,3 @@ inline constexpr size_t kMaxLines = 2000;
 }  // namespace plugin_log
 
 }  // namespace nccltune::host
-
-#endif  // NCCLTUNE_HOST_PLUGIN_LOG_H_

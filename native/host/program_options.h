@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line of nccltune-host.
-#ifndef NCCLTUNE_HOST_PROGRAM_OPTIONS_H_
-#define NCCLTUNE_HOST_PROGRAM_OPTIONS_H_
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -26,5 +25,3 @@ bool ParseProgramOptions(const std::vector<std::string_view>& arguments, Program
 std::string_view HelpText();
 
 }  // namespace nccltune::host
-
-#endif  // NCCLTUNE_HOST_PROGRAM_OPTIONS_H_

@@ -6,8 +6,6 @@
 #include <limits>
 #include <utility>
 
-#include "common/json.h"
-
 namespace nccltune::host {
 namespace {
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses the requests of nccltune-host and builds its answers, one JSON object per line; see
 // docs/reference/plugin-host.md.
-#ifndef NCCLTUNE_HOST_PROTOCOL_H_
-#define NCCLTUNE_HOST_PROTOCOL_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -37,5 +36,3 @@ json::Value QuitAnswer(const std::string& problem);
 json::Value RequestErrorAnswer(const std::string& error);
 
 }  // namespace nccltune::host
-
-#endif  // NCCLTUNE_HOST_PROTOCOL_H_

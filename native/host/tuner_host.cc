@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/tuner_host.h"
 
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
-#include "host/decision.h"
-#include "host/model_constants.h"
-#include "host/nccl_rules.h"
 #include "host/nccl_stand_in.h"
 
 namespace nccltune::host {

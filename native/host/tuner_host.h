@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls one tuner plugin in the way NCCL calls it for one communicator.
-#ifndef NCCLTUNE_HOST_TUNER_HOST_H_
-#define NCCLTUNE_HOST_TUNER_HOST_H_
+#pragma once
 
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -84,5 +82,3 @@ class TunerHost {
 };
 
 }  // namespace nccltune::host
-
-#endif  // NCCLTUNE_HOST_TUNER_HOST_H_

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/tuner_interface.h"
 
-#include "abi/tuner.h"
-
 namespace nccltune::host {
 namespace {
 

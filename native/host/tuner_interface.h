@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls any version of NCCL's tuner plugin interface through one common class.
-#ifndef NCCLTUNE_HOST_TUNER_INTERFACE_H_
-#define NCCLTUNE_HOST_TUNER_INTERFACE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -88,5 +87,3 @@ const void* FindTuner(const SharedLibrary& plugin, int version);
 std::vector<int> InterfacesOf(const SharedLibrary& plugin);
 
 }  // namespace nccltune::host
-
-#endif  // NCCLTUNE_HOST_TUNER_INTERFACE_H_

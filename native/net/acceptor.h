@@ -2,8 +2,7 @@
 // The listening sockets of a device, and the flows that arrive there. A flow is one TCP connection;
 // several flows form one connection of NCCL. A peer must know the listener's token. Other TCP
 // connections are closed and counted, and delay no flow.
-#ifndef NCCLTUNE_NET_ACCEPTOR_H_
-#define NCCLTUNE_NET_ACCEPTOR_H_
+#pragma once
 
 #include <array>
 #include <atomic>
@@ -123,5 +122,3 @@ class Acceptor final : public Task {
 };
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_ACCEPTOR_H_

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_NET_CLOCK_H_
-#define NCCLTUNE_NET_CLOCK_H_
+#pragma once
 
 #include <chrono>
 #include <cstdint>
@@ -18,5 +17,3 @@ inline int64_t NowNs() {
 }
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_CLOCK_H_

@@ -2,8 +2,7 @@
 // Records whether and why one end of a connection has failed, logs the failure, and measures how
 // long no flow has been up. A flow is one TCP connection; several flows form one connection of
 // NCCL.
-#ifndef NCCLTUNE_NET_CONNECTION_FAILURE_H_
-#define NCCLTUNE_NET_CONNECTION_FAILURE_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -58,5 +57,3 @@ class ConnectionFailure {
 };
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_CONNECTION_FAILURE_H_

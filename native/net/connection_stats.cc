@@ -8,9 +8,7 @@
 #include <array>
 #include <cstdio>
 #include <exception>
-#include <optional>
 #include <utility>
-#include <vector>
 
 #include "abi/nccl_types.h"
 #include "common/text.h"

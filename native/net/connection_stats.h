@@ -2,8 +2,7 @@
 // Counters of one end of a connection, and the log lines made from them: a warning for a slow flow,
 // and a summary at the end. A flow is one TCP connection. Each connection has one express flow for
 // small messages and several bulk flows for large ones.
-#ifndef NCCLTUNE_NET_CONNECTION_STATS_H_
-#define NCCLTUNE_NET_CONNECTION_STATS_H_
+#pragma once
 
 #include <atomic>
 #include <cstddef>
@@ -110,7 +109,6 @@ class FlowStats {
   void TookOver() { Add(block_.taken_over, 1); }
   void Duplicate() { Add(block_.duplicates, 1); }
 
-  // Records that the flow is up, with the socket `fd`.
   void CameUp(int fd);
   // Records that the flow is down. `died`: the flow ended without a bye, the frame that ends a flow
   // regularly.
@@ -176,5 +174,3 @@ std::string SizeText(uint64_t bytes);
 std::string SpeedText(double bytes_per_s);
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_CONNECTION_STATS_H_

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Connects all flows of a new connection. A flow is one TCP connection; several flows form one
 // connection of NCCL. Each call of NCCL's connect advances the attempt.
-#ifndef NCCLTUNE_NET_CONNECTOR_H_
-#define NCCLTUNE_NET_CONNECTOR_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -66,5 +65,3 @@ class Connector {
 size_t NicOfFlow(const std::vector<Nic>& nics, size_t flow);
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_CONNECTOR_H_

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // File descriptors of the process: their limit, the number in use, and the message when they run
 // out.
-#ifndef NCCLTUNE_NET_DESCRIPTORS_H_
-#define NCCLTUNE_NET_DESCRIPTORS_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -67,5 +66,3 @@ class SpareDescriptor {
 };
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_DESCRIPTORS_H_

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The devices that NCCL sees. First come the NICs of this host; each NIC may appear as several
 // devices. Then come virtual devices, each of which merges several NICs at NCCL's request.
-#ifndef NCCLTUNE_NET_DEVICE_TABLE_H_
-#define NCCLTUNE_NET_DEVICE_TABLE_H_
+#pragma once
 
 #include <netinet/in.h>
 
@@ -103,5 +102,3 @@ class DeviceTable {
 };
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_DEVICE_TABLE_H_

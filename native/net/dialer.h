@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Connects one flow (one TCP connection of an NCCL connection). The steps are the TCP connect,
 // sending a hello, and receiving the peer's welcome. Never blocks.
-#ifndef NCCLTUNE_NET_DIALER_H_
-#define NCCLTUNE_NET_DIALER_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -76,5 +75,3 @@ class Dialer {
 };
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_DIALER_H_

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_NET_FLOW_H_
-#define NCCLTUNE_NET_FLOW_H_
+#pragma once
 
 #include <algorithm>
 #include <atomic>
@@ -106,5 +105,3 @@ class FlowBase : public Task {
 };
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_FLOW_H_

@@ -2,10 +2,8 @@
 // Measures the delivery rate of a flow (one TCP connection of an NCCL connection) from its
 // acknowledgements, and derives how much data the flow may have in flight. Times are arguments, so
 // that tests need no clock.
-#ifndef NCCLTUNE_NET_FLOW_RATE_H_
-#define NCCLTUNE_NET_FLOW_RATE_H_
+#pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 namespace nccltune::net {
@@ -77,5 +75,3 @@ struct Rates {
 uint64_t ChunkFor(double rate, const Rates& rates, uint64_t pending, uint64_t granule);
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_FLOW_RATE_H_

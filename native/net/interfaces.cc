@@ -14,7 +14,6 @@
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <string_view>
 
 #include "net/kernel_facts.h"
 

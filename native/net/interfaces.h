@@ -2,8 +2,7 @@
 // The NICs of this host as NCCL counts them, with their properties from the kernel. The rules are
 // those of NCCL's built-in socket transport, 2.28 to 2.30 (src/misc/socket.cc, src/misc/utils.cc
 // and, since 2.29, src/os/linux.cc).
-#ifndef NCCLTUNE_NET_INTERFACES_H_
-#define NCCLTUNE_NET_INTERFACES_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -75,5 +74,3 @@ bool IsPciFunction(const Nic& nic);
 std::string AddressText(const Address& address);
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_INTERFACES_H_

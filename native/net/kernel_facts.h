@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Limits of this host for the speed of TCP, and the CPUs that this process may use.
-#ifndef NCCLTUNE_NET_KERNEL_FACTS_H_
-#define NCCLTUNE_NET_KERNEL_FACTS_H_
+#pragma once
 
 #include <sched.h>
 
@@ -100,5 +99,3 @@ int DevicesOfNic(size_t nics, int cpus);
 int DevicesOfNic(size_t nics);
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_KERNEL_FACTS_H_

@@ -2,7 +2,6 @@
 #include "net/net_settings.h"
 
 #include <algorithm>
-#include <optional>
 #include <string_view>
 
 #include "common/settings.h"

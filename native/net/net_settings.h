@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_NET_NET_SETTINGS_H_
-#define NCCLTUNE_NET_NET_SETTINGS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -52,5 +51,3 @@ struct NetSettings {
 NetSettings ReadNetSettings(std::vector<std::string>* warnings);
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_NET_SETTINGS_H_

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/plugin.h"
 
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdarg>
-#include <cstddef>
 #include <cstdio>
 #include <memory>
 #include <mutex>

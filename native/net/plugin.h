@@ -2,8 +2,7 @@
 // The functions that the adapters of all interface versions call. They check every argument and
 // never throw. They log each error once, unless the transport has logged it. A function that is the
 // same in all versions has NCCL's signature.
-#ifndef NCCLTUNE_NET_PLUGIN_H_
-#define NCCLTUNE_NET_PLUGIN_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -181,5 +180,3 @@ void BeginEvent(int operation, void* parent, size_t bytes, void** event) noexcep
 void EndEvent(void** event) noexcept;
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_PLUGIN_H_

@@ -3,7 +3,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -16,7 +15,6 @@
 #include <system_error>
 
 #include "common/contain.h"
-#include "net/clock.h"
 
 namespace nccltune::net {
 namespace {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The threads of the process that serve all connections. A flow (a TCP connection) always stays
 // with the same thread. Threads without work sleep.
-#ifndef NCCLTUNE_NET_POOL_H_
-#define NCCLTUNE_NET_POOL_H_
+#pragma once
 
 #include <sys/epoll.h>
 
@@ -11,7 +10,6 @@
 #include <memory>
 #include <mutex>
 #include <span>
-#include <string>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -195,5 +193,3 @@ class Pool {
 };
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_POOL_H_

@@ -8,7 +8,6 @@
 #include "common/text.h"
 #include "net/clock.h"
 #include "net/flow_rate.h"
-#include "net/pool.h"
 
 namespace nccltune::net {
 namespace {

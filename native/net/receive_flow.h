@@ -2,8 +2,7 @@
 // The flows of a receiver. A flow is one TCP connection. A connection of NCCL has one express flow
 // for small messages and several bulk flows for large ones. A dead flow waits until its peer
 // reconnects through the acceptor.
-#ifndef NCCLTUNE_NET_RECEIVE_FLOW_H_
-#define NCCLTUNE_NET_RECEIVE_FLOW_H_
+#pragma once
 
 #include <sys/epoll.h>
 
@@ -11,7 +10,6 @@
 #include <atomic>
 #include <cstddef>
 #include <mutex>
-#include <string_view>
 #include <vector>
 
 #include "net/flow.h"
@@ -167,5 +165,3 @@ class ExpressReceiveFlow final : public ReceiveFlowBase {
 };
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_RECEIVE_FLOW_H_

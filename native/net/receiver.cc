@@ -2,9 +2,7 @@
 #include "net/receiver.h"
 
 #include <algorithm>
-#include <cstring>
 #include <thread>
-#include <utility>
 
 #include "net/clock.h"
 #include "net/receive_flow.h"

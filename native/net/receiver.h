@@ -2,8 +2,7 @@
 // The receiving end of a connection. Records which requests are posted and which bytes have
 // arrived. Completes a request when all its bytes have arrived and none of our threads writes to
 // its buffer. A request arrives in chunks on several flows (TCP connections).
-#ifndef NCCLTUNE_NET_RECEIVER_H_
-#define NCCLTUNE_NET_RECEIVER_H_
+#pragma once
 
 #include <atomic>
 #include <cstddef>
@@ -150,5 +149,3 @@ class Receiver {
 };
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_RECEIVER_H_

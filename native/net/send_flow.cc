@@ -7,7 +7,6 @@
 #include "common/text.h"
 #include "net/clock.h"
 #include "net/descriptors.h"
-#include "net/pool.h"
 
 namespace nccltune::net {
 namespace {

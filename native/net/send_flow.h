@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flows of a sender. A flow is one TCP connection. A connection of NCCL has one express flow
 // for small messages and several bulk flows for large ones. A flow that goes down reconnects.
-#ifndef NCCLTUNE_NET_SEND_FLOW_H_
-#define NCCLTUNE_NET_SEND_FLOW_H_
+#pragma once
 
 #include <sys/epoll.h>
 
@@ -14,8 +13,6 @@
 #include <mutex>
 #include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "net/connection_stats.h"
@@ -219,5 +216,3 @@ bool ReverseFrameReader::Read(int fd, bool to_the_end, SocketEnd* end, bool* som
 }
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_SEND_FLOW_H_

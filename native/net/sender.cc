@@ -2,12 +2,10 @@
 #include "net/sender.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "net/clock.h"
 #include "net/send_flow.h"
-#include "net/wire.h"
 
 namespace nccltune::net {
 namespace {

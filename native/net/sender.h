@@ -2,8 +2,7 @@
 // The sending end of a connection. Cuts requests into chunks and records which chunks are
 // acknowledged. Completes a request when the application may use its buffer again. A request is
 // sent in chunks on several flows (TCP connections).
-#ifndef NCCLTUNE_NET_SENDER_H_
-#define NCCLTUNE_NET_SENDER_H_
+#pragma once
 
 #include <atomic>
 #include <deque>
@@ -192,5 +191,3 @@ class Sender {
 };
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_SENDER_H_

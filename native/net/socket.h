@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Non-blocking TCP sockets and their options.
-#ifndef NCCLTUNE_NET_SOCKET_H_
-#define NCCLTUNE_NET_SOCKET_H_
+#pragma once
 
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -137,5 +136,3 @@ class PathWatch {
 };
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_SOCKET_H_

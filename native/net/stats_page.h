@@ -6,8 +6,7 @@
 // The reader may be of another release (src/nccltune/native/net_stats.py). So existing words keep
 // their place and meaning. New words replace reserved words or are added at the end, because
 // ConnectionBlock contains the sizes. Any other change needs a new kStatsLayout.
-#ifndef NCCLTUNE_NET_STATS_PAGE_H_
-#define NCCLTUNE_NET_STATS_PAGE_H_
+#pragma once
 
 #include <array>
 #include <atomic>
@@ -120,5 +119,3 @@ class StatsPage {
 };
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_STATS_PAGE_H_

@@ -2,20 +2,16 @@
 #include "net/transport.h"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "common/contain.h"
 #include "common/text.h"
 #include "net/acceptor.h"
-#include "net/clock.h"
 #include "net/connector.h"
 #include "net/descriptors.h"
 #include "net/kernel_facts.h"

@@ -6,8 +6,7 @@
 // fail without a log line: an accept after the communicator has ended, and a connect whose handle
 // names an unknown attempt or the attempt of another listener. After a connection has failed, every
 // later call on it returns the same result.
-#ifndef NCCLTUNE_NET_TRANSPORT_H_
-#define NCCLTUNE_NET_TRANSPORT_H_
+#pragma once
 
 #include <atomic>
 #include <cstddef>
@@ -126,5 +125,3 @@ abi::Result Close(Sender* sender) noexcept;
 abi::Result Close(Receiver* receiver) noexcept;
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_TRANSPORT_H_

@@ -2,16 +2,13 @@
 // The wire format: encoding and checked decoding. Numbers are little-endian. Every frame starts
 // with its type. Every frame from a peer is checked here before use. A flow is one TCP connection;
 // several flows form one connection of NCCL.
-#ifndef NCCLTUNE_NET_WIRE_H_
-#define NCCLTUNE_NET_WIRE_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "common/token.h"
@@ -168,5 +165,3 @@ uint64_t AttemptOf(Handle handle);
 void SetAttempt(Handle handle, uint64_t attempt);
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_WIRE_H_

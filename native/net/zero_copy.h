@@ -5,8 +5,7 @@
 // A send is outstanding until the kernel reports that it has released all pages of the send. Only
 // an open socket delivers reports. So the socket of a dead flow is kept until the reports of all
 // its sends have arrived.
-#ifndef NCCLTUNE_NET_ZERO_COPY_H_
-#define NCCLTUNE_NET_ZERO_COPY_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -199,5 +198,3 @@ class ZeroCopy {
 };
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_NET_ZERO_COPY_H_

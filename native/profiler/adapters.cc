@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <type_traits>
 
 #include "abi/profiler_v4.h"
 #include "abi/profiler_v5.h"

@@ -2,8 +2,8 @@
 #include "profiler/histogram.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
+#include <memory>
 #include <new>
 
 namespace nccltune::profiler {

@@ -3,8 +3,7 @@
 // Counts the calls of one communicator by their content. Any number of threads may add calls
 // without a lock. Memory is bounded: when there is no place for another size, it is rounded down to
 // a power of two, and when there is no place for that, the call is lost and counted as lost.
-#ifndef NCCLTUNE_PROFILER_HISTOGRAM_H_
-#define NCCLTUNE_PROFILER_HISTOGRAM_H_
+#pragma once
 
 #include <algorithm>
 #include <array>
@@ -12,7 +11,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 
 namespace nccltune::profiler {
@@ -234,5 +232,3 @@ class Histogram {
 };
 
 }  // namespace nccltune::profiler
-
-#endif  // NCCLTUNE_PROFILER_HISTOGRAM_H_

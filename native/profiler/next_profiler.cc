@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <mutex>
+#include <string>
 
 #include "abi/profiler_v4.h"
 #include "abi/profiler_v6.h"

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Another profiler plugin that gets all events, too, because NCCL loads only one.
-#ifndef NCCLTUNE_PROFILER_NEXT_PROFILER_H_
-#define NCCLTUNE_PROFILER_NEXT_PROFILER_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <string>
 
 #include "abi/profiler_v5.h"
 #include "common/log.h"
@@ -77,5 +75,3 @@ class NextProfiler {
 };
 
 }  // namespace nccltune::profiler
-
-#endif  // NCCLTUNE_PROFILER_NEXT_PROFILER_H_

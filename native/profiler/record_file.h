@@ -3,14 +3,12 @@
 // The file of a process: its text, which src/nccltune/workload/recorder.py reads, and its name in
 // the folder. A reader may be of another release: members keep their names and meanings; any other
 // change needs a new kRecordVersion.
-#ifndef NCCLTUNE_PROFILER_RECORD_FILE_H_
-#define NCCLTUNE_PROFILER_RECORD_FILE_H_
+#pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
 #include <ctime>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -87,5 +85,3 @@ class RecordFile {
 };
 
 }  // namespace nccltune::profiler
-
-#endif  // NCCLTUNE_PROFILER_RECORD_FILE_H_

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "common/contain.h"
-#include "common/nccl_version.h"
 #include "common/settings.h"
 #include "common/text.h"
 

@@ -9,14 +9,12 @@
 //   next_profiler   passes events on to another profiler plugin
 //   record_file     the text of the file, and its folder
 //   recorder        the state of the process, and when the file is written
-#ifndef NCCLTUNE_PROFILER_RECORDER_H_
-#define NCCLTUNE_PROFILER_RECORDER_H_
+#pragma once
 
 #include <pthread.h>
 #include <sys/types.h>
 
 #include <atomic>
-#include <cstdint>
 #include <ctime>
 #include <memory>
 #include <mutex>
@@ -130,5 +128,3 @@ class Recorder {
 };
 
 }  // namespace nccltune::profiler
-
-#endif  // NCCLTUNE_PROFILER_RECORDER_H_

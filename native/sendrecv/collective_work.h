@@ -2,8 +2,7 @@
 // Collectives of NCCL that may be in progress. Closing a handle of a peer's memory waits for all
 // work of the GPU, and other threads can launch no kernel meanwhile (driver 580). A collective may
 // wait for a peer that needs such a launch. So handles are closed only when no collective runs.
-#ifndef NCCLTUNE_SENDRECV_COLLECTIVE_WORK_H_
-#define NCCLTUNE_SENDRECV_COLLECTIVE_WORK_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -51,5 +50,3 @@ class CollectiveWork {
 };
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_COLLECTIVE_WORK_H_

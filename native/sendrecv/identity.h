@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Identifies the process and the host of a rank, so that other ranks can compare them.
-#ifndef NCCLTUNE_SENDRECV_IDENTITY_H_
-#define NCCLTUNE_SENDRECV_IDENTITY_H_
+#pragma once
 
 #include <cstdint>
 
@@ -24,5 +23,3 @@ ProcessToken ThisProcess();
 uint64_t ThisHost();
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_IDENTITY_H_

@@ -12,8 +12,6 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "common/file.h"

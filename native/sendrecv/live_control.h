@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an operator sees and does while a process runs: the counts of messages by route, ranges in
 // profilers, and the switch with which NCCL carries all later messages.
-#ifndef NCCLTUNE_SENDRECV_LIVE_CONTROL_H_
-#define NCCLTUNE_SENDRECV_LIVE_CONTROL_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -54,5 +53,3 @@ class ProfilerRange {
 };
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_LIVE_CONTROL_H_

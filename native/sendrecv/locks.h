@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_SENDRECV_LOCKS_H_
-#define NCCLTUNE_SENDRECV_LOCKS_H_
+#pragma once
 
 #include <sched.h>
 #include <unistd.h>
@@ -85,5 +84,3 @@ class Once {
 };
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_LOCKS_H_

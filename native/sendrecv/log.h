@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Log lines on standard error, because this library has no access to NCCL's logger. NCCL's own
 // settings, which decide the log's level and more, from the places where NCCL reads them.
-#ifndef NCCLTUNE_SENDRECV_LOG_H_
-#define NCCLTUNE_SENDRECV_LOG_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -25,5 +24,3 @@ std::optional<std::string> NcclSetting(const char* name);
 int64_t NcclNumber(const char* name);
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_LOG_H_

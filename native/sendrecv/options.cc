@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/options.h"
 
-#include <string>
 #include <vector>
 
 #include "common/settings.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The library's settings (common/settings.inc), as this process uses them.
-#ifndef NCCLTUNE_SENDRECV_OPTIONS_H_
-#define NCCLTUNE_SENDRECV_OPTIONS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -43,5 +42,3 @@ SendRecvOptions ReadOptions(InterposeMode mode);
 std::string AdaptToConnections(SendRecvOptions* options);
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_OPTIONS_H_

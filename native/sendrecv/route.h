@@ -13,8 +13,7 @@
 //
 // If a copy engine may carry a captured message, LaneEnd::Capture and AcceptCapture replace the
 // gate and DecideFirst.
-#ifndef NCCLTUNE_SENDRECV_ROUTE_H_
-#define NCCLTUNE_SENDRECV_ROUTE_H_
+#pragma once
 
 #include <array>
 #include <atomic>
@@ -209,13 +208,9 @@ struct LaneFacts {
 
 // Returns the route of a message that has been carried. `local` is the result of LocalRoute.
 Route RouteTaken(const MessageOutcome& taken, Route local, const LaneFacts& lane);
-// Returns the route of a message of a lane that is closed but usable.
 inline Route RouteOfClosed(bool gave_way) { return gave_way ? Route::kGaveWay : Route::kCaptured; }
-// Returns the route of a message that has no lane.
 inline Route RouteWithoutLane(uint64_t bytes, uint64_t from) {
   return bytes < from ? Route::kSmall : Route::kElsewhere;
 }
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_ROUTE_H_

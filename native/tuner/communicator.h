@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_TUNER_COMMUNICATOR_H_
-#define NCCLTUNE_TUNER_COMMUNICATOR_H_
+#pragma once
 
 #include <array>
 #include <atomic>
@@ -68,5 +67,3 @@ struct TunerContext {
 };
 
 }  // namespace nccltune::tuner
-
-#endif  // NCCLTUNE_TUNER_COMMUNICATOR_H_

@@ -4,7 +4,6 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include <cstddef>
 #include <mutex>
 #include <utility>
 
@@ -12,7 +11,6 @@
 #include "common/content_hash.h"
 #include "common/file.h"
 #include "common/text.h"
-#include "tuner/rule_set.h"
 
 namespace nccltune::tuner {
 namespace {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses the configuration file strictly: NVIDIA's CSV format, with our comment header.
 // docs/reference/tuner-plugin.md describes the format and the header.
-#ifndef NCCLTUNE_TUNER_CONFIG_H_
-#define NCCLTUNE_TUNER_CONFIG_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -101,5 +100,3 @@ std::shared_ptr<const LoadedConfig> LoadConfig(const std::string& path,
 void ForgetConfig();
 
 }  // namespace nccltune::tuner
-
-#endif  // NCCLTUNE_TUNER_CONFIG_H_

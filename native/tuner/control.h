@@ -12,8 +12,7 @@
  *
  * Collectives, algorithms and protocols are NCCL's numbers (ncclFunc_t, NCCL_ALGO_*, NCCL_PROTO_*).
  */
-#ifndef NCCLTUNE_TUNER_CONTROL_H_
-#define NCCLTUNE_TUNER_CONTROL_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -136,5 +135,3 @@ NCCLTUNE_TUNER_EXPORT int nccltune_tuner_device_decision(int device, int collect
 #ifdef __cplusplus
 }
 #endif
-
-#endif /* NCCLTUNE_TUNER_CONTROL_H_ */

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state behind the control interface: the orders (forced choices, recording) and the records of
 // calls.
-#ifndef NCCLTUNE_TUNER_CONTROL_STATE_H_
-#define NCCLTUNE_TUNER_CONTROL_STATE_H_
+#pragma once
 
 #include <array>
 #include <atomic>
@@ -57,5 +56,3 @@ bool FindNewestTable(int collective, nccltune_tuner_table* table);
 bool FindDecision(int device, int collective, nccltune_tuner_decision* decision);
 
 }  // namespace nccltune::tuner
-
-#endif  // NCCLTUNE_TUNER_CONTROL_STATE_H_

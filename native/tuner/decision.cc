@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "abi/tuner.h"
-#include "tuner/rule_set.h"
 
 namespace nccltune::tuner {
 namespace {

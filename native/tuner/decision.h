@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides one call. The code does not allocate, lock, log or make a system call, unless a measuring
 // program uses the control interface.
-#ifndef NCCLTUNE_TUNER_DECISION_H_
-#define NCCLTUNE_TUNER_DECISION_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -131,5 +130,3 @@ void DecideChunk(const TunerContext& communicator, int collective, int algorithm
                  size_t* chunk_bytes);
 
 }  // namespace nccltune::tuner
-
-#endif  // NCCLTUNE_TUNER_DECISION_H_

@@ -13,8 +13,7 @@
 //   rule_set           a row of the configuration, and the rules that apply to a communicator
 //   startup            builds the state of a communicator; compares this platform with the
 //                      measured one; logs warnings once, and one line about the communicator
-#ifndef NCCLTUNE_TUNER_PLUGIN_H_
-#define NCCLTUNE_TUNER_PLUGIN_H_
+#pragma once
 
 #include <cstddef>
 
@@ -47,5 +46,3 @@ abi::Result DecideChunkSize(void* context, abi::TunedCollective collective, int 
                             int protocol, size_t* chunk_bytes) noexcept;
 
 }  // namespace nccltune::tuner
-
-#endif  // NCCLTUNE_TUNER_PLUGIN_H_

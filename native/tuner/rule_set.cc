@@ -4,16 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <map>
 #include <new>
 #include <queue>
 #include <tuple>
 #include <utility>
-
-#include "abi/tuner.h"
 
 namespace nccltune::tuner {
 

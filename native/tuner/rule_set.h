@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rules of a configuration that apply to one communicator, ready for lookup.
-#ifndef NCCLTUNE_TUNER_RULE_SET_H_
-#define NCCLTUNE_TUNER_RULE_SET_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -264,5 +261,3 @@ class RuleHits {
 };
 
 }  // namespace nccltune::tuner
-
-#endif  // NCCLTUNE_TUNER_RULE_SET_H_

@@ -7,17 +7,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <mutex>
-#include <string>
-#include <vector>
 
 #include "common/content_hash.h"
-#include "common/log.h"
 #include "common/settings.h"
 #include "common/shared_library.h"
 #include "common/text.h"
-#include "tuner/config.h"
 
 namespace nccltune::tuner {
 namespace {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Builds a communicator's tables from the environment and the configuration file, and logs one INFO
 // line about the result.
-#ifndef NCCLTUNE_TUNER_STARTUP_H_
-#define NCCLTUNE_TUNER_STARTUP_H_
+#pragma once
 
 #include <memory>
 #include <optional>
@@ -72,5 +71,3 @@ struct StartArguments {
 std::unique_ptr<TunerContext> StartCommunicator(const StartArguments& arguments);
 
 }  // namespace nccltune::tuner
-
-#endif  // NCCLTUNE_TUNER_STARTUP_H_

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A logger like NCCL's, which keeps the lines.
-#ifndef NCCLTUNE_TESTS_LOG_LINE_H_
-#define NCCLTUNE_TESTS_LOG_LINE_H_
+#pragma once
 
 #include "abi/nccl_types.h"
 #include "standard.h"
@@ -50,5 +49,3 @@ inline std::vector<std::string> TakeLines() {
 }
 
 }  // namespace nccltune
-
-#endif  // NCCLTUNE_TESTS_LOG_LINE_H_

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_TESTS_PROGRAM_OUTPUT_H_
-#define NCCLTUNE_TESTS_PROGRAM_OUTPUT_H_
+#pragma once
 
 #include "testing.h"
 
@@ -107,5 +106,3 @@ inline void ExpectLibcAlone(const std::string& library) {
 }
 
 }  // namespace nccltune
-
-#endif  // NCCLTUNE_TESTS_PROGRAM_OUTPUT_H_

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The standard library and the system calls that tests use.
-#ifndef NCCLTUNE_TESTS_STANDARD_H_
-#define NCCLTUNE_TESTS_STANDARD_H_
+#pragma once
 
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -66,5 +65,3 @@
 #include <utility>
 #include <variant>
 #include <vector>
-
-#endif  // NCCLTUNE_TESTS_STANDARD_H_

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every test includes, and small helpers; it is precompiled once for all test programs.
-#ifndef NCCLTUNE_TESTS_TESTING_H_
-#define NCCLTUNE_TESTS_TESTING_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -70,5 +69,3 @@ class ScopedVariables {
 };
 
 }  // namespace nccltune
-
-#endif  // NCCLTUNE_TESTS_TESTING_H_

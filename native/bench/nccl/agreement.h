@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exchanges between the processes before a collective call. With them, no process waits in the call
 // while another process cannot make the call.
-#ifndef NCCLTUNE_BENCH_NCCL_AGREEMENT_H_
-#define NCCLTUNE_BENCH_NCCL_AGREEMENT_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -43,5 +42,3 @@ std::optional<StepError> ShareFirstError(ProcessExchange* exchange,
 std::string HostHash();
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_NCCL_AGREEMENT_H_

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Translates a step's size to element counts and buffer sizes of each collective, and computes
 // which data each rank receives.
-#ifndef NCCLTUNE_BENCH_NCCL_CALL_LAYOUT_H_
-#define NCCLTUNE_BENCH_NCCL_CALL_LAYOUT_H_
+#pragma once
 
 #include <cstddef>
 #include <optional>
@@ -57,5 +56,3 @@ struct ResultPart {
 std::vector<ResultPart> ResultOf(const Step& step, const CallLayout& layout, int rank, int ranks);
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_NCCL_CALL_LAYOUT_H_

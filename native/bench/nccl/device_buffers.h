@@ -2,12 +2,10 @@
 // The send and receive buffers of a GPU. If GPU memory suffices, they grow to the largest step so
 // far and are at least twice as large as the L2 cache. Successive calls use different offsets, so
 // that no call finds its data in the cache.
-#ifndef NCCLTUNE_BENCH_NCCL_DEVICE_BUFFERS_H_
-#define NCCLTUNE_BENCH_NCCL_DEVICE_BUFFERS_H_
+#pragma once
 
 #include <cstddef>
 #include <optional>
-#include <string>
 
 #include "bench/nccl/call_layout.h"
 #include "bench/nccl/nccl_library.h"
@@ -15,7 +13,6 @@
 
 namespace nccltune::bench {
 
-// The buffers of one call.
 struct CallBuffers {
   cu::Pointer send = 0;
   cu::Pointer receive = 0;
@@ -87,5 +84,3 @@ class DeviceBuffers {
 };
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_NCCL_DEVICE_BUFFERS_H_

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // One GPU, which is one rank of NCCL: its context, stream, communicator and buffers.
-#ifndef NCCLTUNE_BENCH_NCCL_GPU_H_
-#define NCCLTUNE_BENCH_NCCL_GPU_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "bench/nccl/call_layout.h"
 #include "bench/nccl/device_buffers.h"
@@ -147,5 +145,3 @@ class Gpu {
 };
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_NCCL_GPU_H_

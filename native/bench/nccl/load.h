@@ -2,8 +2,7 @@
 // A compute load that runs during the calls. Its kernels take about 100 us, keep every SM busy, and
 // run back to back in their own stream. NCCL's kernels get SMs between two load kernels, and when
 // blocks of a load kernel end.
-#ifndef NCCLTUNE_BENCH_NCCL_LOAD_H_
-#define NCCLTUNE_BENCH_NCCL_LOAD_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -61,5 +60,3 @@ class ComputeLoad {
 };
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_NCCL_LOAD_H_

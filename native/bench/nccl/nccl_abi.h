@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of NCCL's interface that the bench uses. These are our own declarations, checked against
 // nccl.h of NCCL 2.21.5, 2.23.4, 2.28.9, 2.30.7 and 2.32.3, where they are identical.
-#ifndef NCCLTUNE_BENCH_NCCL_NCCL_ABI_H_
-#define NCCLTUNE_BENCH_NCCL_NCCL_ABI_H_
+#pragma once
 
 #include <cstddef>
 
@@ -77,5 +76,3 @@ struct Functions {
 };
 
 }  // namespace nccltune::nccl
-
-#endif  // NCCLTUNE_BENCH_NCCL_NCCL_ABI_H_

@@ -5,11 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
-#include <string>
 #include <utility>
-
-#include "bench/step.h"
 
 namespace nccltune::bench {
 namespace {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_BENCH_NCCL_NCCL_BACKEND_H_
-#define NCCLTUNE_BENCH_NCCL_NCCL_BACKEND_H_
+#pragma once
 
 #include <atomic>
 #include <deque>
@@ -132,5 +131,3 @@ std::optional<StepError> RunOnce(Gpu& gpu, const Step& step, Observer& observer,
                                  Observation* observation);
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_NCCL_NCCL_BACKEND_H_

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_BENCH_NCCL_NCCL_LIBRARY_H_
-#define NCCLTUNE_BENCH_NCCL_NCCL_LIBRARY_H_
+#pragma once
 
 #include <memory>
 #include <optional>
@@ -81,5 +80,3 @@ class NcclLibrary {
 };
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_NCCL_NCCL_LIBRARY_H_

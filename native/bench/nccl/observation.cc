@@ -6,16 +6,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <mutex>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "abi/profiler_v5.h"
 #include "common/text.h"
 #include "common/vocabulary.h"
 #include "host/cost_table.h"
-#include "host/nccl_rules.h"
 
 namespace nccltune::bench {
 namespace {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Observes one call of a step to find the choice that NCCL runs in all calls of the step.
-#ifndef NCCLTUNE_BENCH_NCCL_OBSERVATION_H_
-#define NCCLTUNE_BENCH_NCCL_OBSERVATION_H_
+#pragma once
 
 #include <mutex>
 #include <optional>
@@ -99,5 +98,3 @@ std::optional<TunerInputs> SeenBy(const Observation& observation);
 TableRow RowOf(const nccltune_tuner_table& table, const NcclVersion& version);
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_NCCL_OBSERVATION_H_

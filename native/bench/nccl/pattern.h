@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The data that the ranks send, and the results that they must receive.
-#ifndef NCCLTUNE_BENCH_NCCL_PATTERN_H_
-#define NCCLTUNE_BENCH_NCCL_PATTERN_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -91,7 +90,6 @@ class Reference {
   int64_t CountWrong(const std::vector<ResultPart>& parts, size_t offset, const unsigned char* got,
                      size_t bytes);
 
-  // Returns the pattern of a rank.
   const Bytes& Pattern(int rank);
 
  private:
@@ -119,5 +117,3 @@ std::vector<Window> WindowsOf(size_t bytes, size_t element, uint64_t seed);
 inline constexpr size_t kMaxCheckedBytes = size_t{4} << 20U;
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_NCCL_PATTERN_H_

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_BENCH_NCCL_TEAM_H_
-#define NCCLTUNE_BENCH_NCCL_TEAM_H_
+#pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -47,5 +45,3 @@ class Team {
 };
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_BENCH_NCCL_TEAM_H_

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The content of test messages. Both processes compute the same sizes and bytes from a seed and the
 // options.
-#ifndef NCCLTUNE_HOST_NET_CONTENT_H_
-#define NCCLTUNE_HOST_NET_CONTENT_H_
+#pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -43,5 +41,3 @@ class Content {
 };
 
 }  // namespace nccltune::host::net
-
-#endif  // NCCLTUNE_HOST_NET_CONTENT_H_

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/net/endpoint.h"
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 

@@ -2,11 +2,9 @@
 // Owns the plugin in one of the two processes, and the connections of that process. A
 // PluginEndpoint makes the calls that NCCL's init and proxy service threads make. Errors end the
 // process.
-#ifndef NCCLTUNE_HOST_NET_ENDPOINT_H_
-#define NCCLTUNE_HOST_NET_ENDPOINT_H_
+#pragma once
 
 #include <array>
-#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -74,5 +72,3 @@ class PluginEndpoint {
 };
 
 }  // namespace nccltune::host::net
-
-#endif  // NCCLTUNE_HOST_NET_ENDPOINT_H_

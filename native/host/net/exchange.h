@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The work of the progress thread in each mode. The thread handles all connections of the process
 // one after the other, like NCCL's proxy.
-#ifndef NCCLTUNE_HOST_NET_EXCHANGE_H_
-#define NCCLTUNE_HOST_NET_EXCHANGE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -142,5 +141,3 @@ class MessageExchange {
 };
 
 }  // namespace nccltune::host::net
-
-#endif  // NCCLTUNE_HOST_NET_EXCHANGE_H_

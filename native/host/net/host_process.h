@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // One of the two processes: its control connection to the other one, and how it ends.
-#ifndef NCCLTUNE_HOST_NET_HOST_PROCESS_H_
-#define NCCLTUNE_HOST_NET_HOST_PROCESS_H_
+#pragma once
 
 #include <sys/types.h>
 #include <time.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -59,7 +57,6 @@ enum class PeerMessage : uint8_t {
 // The control connection, separate from the plugin: framed messages over a stream socket.
 class PeerLink {
  public:
-  // Creates a connected pair of links.
   static std::pair<std::unique_ptr<PeerLink>, std::unique_ptr<PeerLink>> Pair();
   // Connects the two processes at the path of a Unix socket, which works across network namespaces.
   // One side listens. The other side retries until `timeout_ms` has passed. Returns null with
@@ -148,5 +145,3 @@ class HostProcess {
 };
 
 }  // namespace nccltune::host::net
-
-#endif  // NCCLTUNE_HOST_NET_HOST_PROCESS_H_

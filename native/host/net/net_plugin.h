@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A net plugin of any interface version, called with the arguments that NCCL's own wrappers pass.
-#ifndef NCCLTUNE_HOST_NET_NET_PLUGIN_H_
-#define NCCLTUNE_HOST_NET_NET_PLUGIN_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -80,5 +79,3 @@ class NetPlugin {
 };
 
 }  // namespace nccltune::host::net
-
-#endif  // NCCLTUNE_HOST_NET_NET_PLUGIN_H_

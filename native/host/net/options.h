@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line of nccltune-net-host.
-#ifndef NCCLTUNE_HOST_NET_OPTIONS_H_
-#define NCCLTUNE_HOST_NET_OPTIONS_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -60,5 +59,3 @@ bool ParseOptions(const std::vector<std::string_view>& arguments, NetCheckOption
 std::string_view HelpText();
 
 }  // namespace nccltune::host::net
-
-#endif  // NCCLTUNE_HOST_NET_OPTIONS_H_

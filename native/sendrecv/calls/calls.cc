@@ -2,20 +2,16 @@
 #include "sendrecv/calls/calls.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <functional>
 #include <mutex>
 #include <numeric>
 #include <optional>
 #include <shared_mutex>
-#include <span>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
-#include "sendrecv/calls/message_call.h"
 #include "sendrecv/collective_work.h"
 #include "sendrecv/group/watch.h"
 #include "sendrecv/live_control.h"
@@ -195,7 +191,7 @@ class GroupRun {
       message.bytes = call.bytes();
       message.port = port;
       message.captured = captured_[BatchOf(call)];
-      route = LocalRoute(call, !std::exchange(port->connected, true), &message);
+      route = LocalRouteOfCall(call, !std::exchange(port->connected, true), &message);
       if (route == Route::kPushed) route = Route::kDry;
       if (message.captured && route != Route::kSmall) route = Route::kCaptured;
     }
@@ -316,7 +312,7 @@ class GroupRun {
                             .bytes = call.bytes()};
     message.small = message.bytes < communicator.FloorOf(call.peer);
     message.captured = captured_[batch];
-    Route route = LocalRoute(call, port->end->IsFresh(), &message);
+    Route route = LocalRouteOfCall(call, port->end->IsFresh(), &message);
     message.can_copy = route == Route::kPushed;
     const bool small = message.bytes < communicator.options().from;
     if (message.captured && communicator.options().policy.graphs && !small) {
@@ -486,7 +482,7 @@ class GroupRun {
     for (size_t batch = 0; batch < outcome.messages.size(); ++batch) {
       for (size_t i = 0; i < outcome.messages[batch].size(); ++i) {
         const GroupMessage& message = batches_[batch].messages[i];
-        const Route route = RouteTaken(outcome.messages[batch][i], routes_[batch][i], message);
+        const Route route = RouteToCount(outcome.messages[batch][i], routes_[batch][i], message);
         ProcessCounts().Add(route, message.bytes);
         ProfilerRange::Mark(message.port->name, message.bytes, DescribeRoute(route));
       }

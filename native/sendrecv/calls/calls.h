@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Carries out the calls between ncclGroupStart and ncclGroupEnd at the end of the group. A single
 // call outside of a group is a group of one.
-#ifndef NCCLTUNE_SENDRECV_CALLS_CALLS_H_
-#define NCCLTUNE_SENDRECV_CALLS_CALLS_H_
+#pragma once
 
 #include <functional>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "sendrecv/calls/message_call.h"
 #include "sendrecv/hooks/interpose.h"
@@ -31,5 +28,3 @@ GroupResult RunCalls(GroupCalls group, const Native& native, nccl::Result error,
                      const Remember& remember);
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_CALLS_CALLS_H_

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
-#include <mutex>
 #include <thread>
-#include <utility>
 
 #include "sendrecv/group/watch.h"
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The communicators of the process: those that the library handles, those that NCCL is still
 // creating, and those that have ended.
-#ifndef NCCLTUNE_SENDRECV_CALLS_COMMUNICATOR_LIFETIMES_H_
-#define NCCLTUNE_SENDRECV_CALLS_COMMUNICATOR_LIFETIMES_H_
+#pragma once
 
 #include <atomic>
 #include <chrono>
@@ -163,5 +162,3 @@ class RetiredCommunicators {
 void WaitForReceivers();
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_CALLS_COMMUNICATOR_LIFETIMES_H_

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -360,7 +359,6 @@ class SendRecv final : public Interceptor {
     return communicators_.Find(comm);
   }
 
-  // Removes a communicator that ends from the table.
   SharedCommunicator RemoveFromTable(nccl::Comm comm) {
     pending_.Forget(comm);
     SharedCommunicator taken = communicators_.Remove(comm);
@@ -427,7 +425,7 @@ class SendRecv final : public Interceptor {
     const CommunicatorTable::Entry& entry = FindReady(call.comm);
     const int ranks = entry.ranks;
     call.communicator = entry.communicator;
-    const Eligibility eligibility = EligibilityOf(call);
+    const Eligibility eligibility = EligibilityOfCall(call);
     call.eligible = eligibility == Eligibility::kEligible;
     if (eligibility == Eligibility::kUntracked) call.communicator = nullptr;
     if (call.communicator != nullptr && call.communicator->needs_check()) {

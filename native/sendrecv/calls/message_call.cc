@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/calls/message_call.h"
 
-#include <cstddef>
-#include <cstdint>
 #include <mutex>
 #include <string_view>
 
@@ -53,7 +51,7 @@ Route RouteOf(ExportStatus status) {
 
 }  // namespace
 
-Eligibility EligibilityOf(const MessageCall& call) {
+Eligibility EligibilityOfCall(const MessageCall& call) {
   if (!IsTracked(call)) return Eligibility::kUntracked;
   Communicator& communicator = *call.communicator;
   const std::scoped_lock lock(communicator.mutex());
@@ -69,7 +67,7 @@ Eligibility EligibilityOf(const MessageCall& call) {
   return EligibilityOf(facts);
 }
 
-Route LocalRoute(const MessageCall& call, bool first, GroupMessage* message) {
+Route LocalRouteOfCall(const MessageCall& call, bool first, GroupMessage* message) {
   Communicator& communicator = *call.communicator;
   const LocalFacts facts = {.bytes = message->bytes,
                             .from = communicator.options().from,
@@ -87,7 +85,7 @@ Route LocalRoute(const MessageCall& call, bool first, GroupMessage* message) {
   });
 }
 
-Route RouteTaken(const MessageOutcome& taken, Route local, const GroupMessage& message) {
+Route RouteToCount(const MessageOutcome& taken, Route local, const GroupMessage& message) {
   const LaneEnd& end = *message.port->end;
   return RouteTaken(
       taken, local,

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls of ncclSend and ncclRecv, and the calls of a group. What the decisions of route.h
 // depend on, from a message's call, its communicator and its memory. What NCCL would refuse.
-#ifndef NCCLTUNE_SENDRECV_CALLS_MESSAGE_CALL_H_
-#define NCCLTUNE_SENDRECV_CALLS_MESSAGE_CALL_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -80,14 +79,16 @@ class PendingGroup {
   virtual void Abandon(const std::string& why) = 0;
 };
 
+// The three functions below collect the facts for the decisions in route.h.
+//
 // `call.communicator` is null if the library does not handle the communicator.
-Eligibility EligibilityOf(const MessageCall& call);
+Eligibility EligibilityOfCall(const MessageCall& call);
 
 // Sets the exported address in `message`. `first`: see LocalFacts. The caller holds the
 // communicator's mutex.
-Route LocalRoute(const MessageCall& call, bool first, GroupMessage* message);
+Route LocalRouteOfCall(const MessageCall& call, bool first, GroupMessage* message);
 
-Route RouteTaken(const MessageOutcome& taken, Route local, const GroupMessage& message);
+Route RouteToCount(const MessageOutcome& taken, Route local, const GroupMessage& message);
 
 // Returns whether NCCL would accept a call on this communicator now. If not, pass the call to NCCL
 // at once, so that the application gets NCCL's error from the same call.
@@ -102,5 +103,3 @@ bool IsRefused(const EnqueueCall& call, int ranks, const Native& native);
 std::string DescribeGroup(const GroupCalls& group);
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_CALLS_MESSAGE_CALL_H_

@@ -6,15 +6,12 @@
 // one queue for each peer, so no call may overtake another. Messages are posted to peers only at
 // the end of the group, because ncclGroupSimulateEnd or a failing call may end the group without
 // running it.
-#ifndef NCCLTUNE_SENDRECV_CALLS_OPEN_GROUP_H_
-#define NCCLTUNE_SENDRECV_CALLS_OPEN_GROUP_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "sendrecv/calls/message_call.h"
@@ -148,7 +145,6 @@ class OpenGroup {
   void Fail(nccl::Result error) { error_ = error; }
   nccl::Result error() const { return error_; }
 
-  // Adds a message that was already passed to NCCL.
   void AddAlreadyCalled(MessageCall call);
   // Records another call that was already passed to NCCL, and returns that call's `result`.
   nccl::Result AddOther(nccl::Result result);
@@ -159,7 +155,6 @@ class OpenGroup {
   void Hold(std::unique_ptr<EnqueueCall> call);
   // Holds the start or end of a nested group.
   void HoldNested(std::unique_ptr<EnqueueCall> call);
-  // Returns whether a held call uses the operator.
   bool HoldsUseOf(nccl::RedOp op, nccl::Comm comm) const;
   // Passes all held calls to NCCL without posting them to peers. Use it only if NCCL will not run
   // the group.
@@ -196,5 +191,3 @@ class OpenGroup {
 };
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_CALLS_OPEN_GROUP_H_

@@ -2,8 +2,7 @@
 // Streams share CUDA's connections to a GPU, 8 by default. A stream that waits blocks other streams
 // of its connection, also streams that it waits for, by way of a peer. So programs that work with
 // NCCL would hang with few connections.
-#ifndef NCCLTUNE_SENDRECV_CUDA_CONNECTIONS_H_
-#define NCCLTUNE_SENDRECV_CUDA_CONNECTIONS_H_
+#pragma once
 
 #include <cstddef>
 #include <string>
@@ -41,5 +40,3 @@ class WaitingStreams {
 };
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_CUDA_CONNECTIONS_H_

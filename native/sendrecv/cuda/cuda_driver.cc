@@ -3,8 +3,6 @@
 
 #include <array>
 #include <map>
-#include <memory>
-#include <mutex>
 #include <utility>
 
 #include "sendrecv/log.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Driver interface, implemented with CUDA's driver API.
-#ifndef NCCLTUNE_SENDRECV_CUDA_CUDA_DRIVER_H_
-#define NCCLTUNE_SENDRECV_CUDA_CUDA_DRIVER_H_
+#pragma once
 
 #include <atomic>
 #include <chrono>
@@ -225,5 +224,3 @@ class PinnedMemory {
 };
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_CUDA_CUDA_DRIVER_H_

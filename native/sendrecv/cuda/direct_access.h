@@ -2,8 +2,7 @@
 // Whether copy engines may use the memory of another GPU: by NCCL's switches, by the link between
 // the two GPUs, and by the hardware on which this library was tested. Where NCCL would not use
 // direct access, this library does not use it either.
-#ifndef NCCLTUNE_SENDRECV_CUDA_DIRECT_ACCESS_H_
-#define NCCLTUNE_SENDRECV_CUDA_DIRECT_ACCESS_H_
+#pragma once
 
 #include <string>
 
@@ -35,5 +34,3 @@ DirectAccess AccessTo(const cu::Api& api, cu::Device device, const cu::Uuid& min
                       const GpuOfRank& peer, bool any_hardware);
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_CUDA_DIRECT_ACCESS_H_

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of CUDA that the send/recv protocol needs. Tests implement them in software.
-#ifndef NCCLTUNE_SENDRECV_CUDA_DRIVER_H_
-#define NCCLTUNE_SENDRECV_CUDA_DRIVER_H_
+#pragma once
 
 #include <atomic>
 #include <cstddef>
@@ -59,14 +58,12 @@ class Driver {
   virtual bool WriteValue(Stream stream, Flag& flag, uint32_t value) = 0;
   virtual bool WaitValue(Stream stream, Flag& flag, uint32_t value) = 0;
 
-  // Returns whether the stream is under capture.
   virtual bool Capturing(Stream stream) = 0;
 
   // The functions below are used only with Policy::kernel_waits (route.h).
   virtual GroupStarts& starts() = 0;
   virtual bool LaunchGate(Stream stream, const GateKernel& gate) = 0;
   virtual bool LaunchExchange(Stream stream, const ExchangeKernel& exchange) = 0;
-  // Returns whether all work of the stream is complete.
   virtual bool IsComplete(Stream stream) = 0;
   // Returns whether the stream has the priority of the streams that NewStream creates.
   virtual bool HasDefaultPriority(Stream stream) = 0;
@@ -93,5 +90,3 @@ struct Operation {
 };
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_CUDA_DRIVER_H_

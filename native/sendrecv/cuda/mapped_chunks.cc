@@ -2,7 +2,6 @@
 #include "sendrecv/cuda/mapped_chunks.h"
 
 #include <array>
-#include <utility>
 
 namespace nccltune::sendrecv {
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory mapped with cuMemMap. It consists of adjacent chunks, and each chunk is shared with other
 // processes as a file descriptor.
-#ifndef NCCLTUNE_SENDRECV_CUDA_MAPPED_CHUNKS_H_
-#define NCCLTUNE_SENDRECV_CUDA_MAPPED_CHUNKS_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -66,5 +65,3 @@ class MappedChunks {
 };
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_CUDA_MAPPED_CHUNKS_H_

@@ -3,8 +3,7 @@
 // the GPU. Each has one warp. The code is in wait_kernels.cu, and as PTX in wait_kernels.inc. The
 // order in which a group launches them is in kernel_plan.h, the reasons are in
 // docs/design/sendrecv.md ("One connection").
-#ifndef NCCLTUNE_SENDRECV_CUDA_WAIT_KERNELS_H_
-#define NCCLTUNE_SENDRECV_CUDA_WAIT_KERNELS_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -104,5 +103,3 @@ inline constexpr const char* kGateKernelName = "nccltune_gate";
 inline constexpr const char* kExchangeKernelName = "nccltune_exchange";
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_CUDA_WAIT_KERNELS_H_

@@ -2,12 +2,9 @@
 #include "sendrecv/group/communicator.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <optional>
-#include <sstream>
 #include <thread>
-#include <utility>
 
 #include "common/content_hash.h"
 #include "sendrecv/cuda/direct_access.h"

@@ -2,8 +2,7 @@
 // The library's state of an NCCL communicator on one rank: the rank's record in shared memory
 // (segment.h), and the lanes to and from peers on the same host. A lane carries the messages from
 // one rank to another (message_lane.h).
-#ifndef NCCLTUNE_SENDRECV_GROUP_COMMUNICATOR_H_
-#define NCCLTUNE_SENDRECV_GROUP_COMMUNICATOR_H_
+#pragma once
 
 #include <atomic>
 #include <chrono>
@@ -202,5 +201,3 @@ class Communicator {
 };
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_GROUP_COMMUNICATOR_H_

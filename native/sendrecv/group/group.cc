@@ -2,13 +2,8 @@
 #include "sendrecv/group/group.h"
 
 #include <algorithm>
-#include <map>
 #include <memory>
-#include <optional>
-#include <string>
 #include <utility>
-
-#include "sendrecv/lane/kernel_plan.h"
 
 namespace nccltune::sendrecv {
 namespace {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Carries out the sends and receives of one group. For each message: posts it in its lane
 // (message_lane.h), decides how it is carried (route.h), and enqueues the operations (plan.h).
-#ifndef NCCLTUNE_SENDRECV_GROUP_GROUP_H_
-#define NCCLTUNE_SENDRECV_GROUP_GROUP_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -78,7 +77,6 @@ struct GroupMessage {
   bool captured = false;
 };
 
-// The messages of one communicator in one stream.
 struct Batch {
   std::vector<GroupMessage> messages;
   Stream stream = nullptr;
@@ -130,5 +128,3 @@ struct GroupContext {
 GroupOutcome RunGroup(const std::vector<Batch>& batches, const GroupContext& context);
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_GROUP_GROUP_H_

@@ -8,7 +8,6 @@
 #include <csignal>
 #include <string>
 #include <system_error>
-#include <utility>
 
 #include "sendrecv/collective_work.h"
 #include "sendrecv/live_control.h"

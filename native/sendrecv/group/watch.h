@@ -2,8 +2,7 @@
 // A thread that checks every 200 ms whether peers are alive, as long as the process has
 // communicators. The thread calls CUDA only to record an event when a peer is lost. The thread
 // calls NCCL only for new communicators that no other thread knows yet.
-#ifndef NCCLTUNE_SENDRECV_GROUP_WATCH_H_
-#define NCCLTUNE_SENDRECV_GROUP_WATCH_H_
+#pragma once
 
 #include <condition_variable>
 #include <functional>
@@ -50,5 +49,3 @@ class Watcher {
 };
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_GROUP_WATCH_H_

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An NCCL call that enqueues work and returns nothing through its arguments: a collective or a
 // one-sided operation. The library can hold such a call and make it at the end of its group.
-#ifndef NCCLTUNE_SENDRECV_HOOKS_ENQUEUE_CALL_H_
-#define NCCLTUNE_SENDRECV_HOOKS_ENQUEUE_CALL_H_
+#pragma once
 
 #include <cstddef>
 #include <cstring>
@@ -121,5 +120,3 @@ class TypedEnqueueCall final : public EnqueueCall {
 };
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_HOOKS_ENQUEUE_CALL_H_

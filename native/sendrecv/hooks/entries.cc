@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <string>
 #include <type_traits>
 
 namespace nccltune::sendrecv {

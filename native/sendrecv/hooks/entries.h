@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions that programs call instead of NCCL's. They pass the calls to the interceptor
 // (interpose.h).
-#ifndef NCCLTUNE_SENDRECV_HOOKS_ENTRIES_H_
-#define NCCLTUNE_SENDRECV_HOOKS_ENTRIES_H_
+#pragma once
 
 #include <span>
 
@@ -29,5 +28,3 @@ void Bind(const RealNccl& nccl, Native* native);
 void Install(Interceptor* interceptor, const CodeRange& nccl);
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_HOOKS_ENTRIES_H_

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interface between the shell, which exports NCCL's functions, and the interceptor, which
 // handles the calls.
-#ifndef NCCLTUNE_SENDRECV_HOOKS_INTERPOSE_H_
-#define NCCLTUNE_SENDRECV_HOOKS_INTERPOSE_H_
+#pragma once
 
-#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -85,5 +83,3 @@ class Interceptor {
 std::unique_ptr<Interceptor> NewInterceptor(InterposeMode mode, const Native& native);
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_HOOKS_INTERPOSE_H_

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of NCCL's public C interface that send/recv needs. These are our own declarations of
 // public facts, checked against NCCL 2.13.4 to 2.32.3.
-#ifndef NCCLTUNE_SENDRECV_HOOKS_NCCL_API_H_
-#define NCCLTUNE_SENDRECV_HOOKS_NCCL_API_H_
+#pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 #include "abi/nccl_types.h"
 
@@ -107,5 +105,3 @@ static_assert(offsetof(CommConfig, magic) == 8 && offsetof(CommConfig, version) 
               offsetof(CommConfig, blocking) == 16);
 
 }  // namespace nccltune::sendrecv::nccl
-
-#endif  // NCCLTUNE_SENDRECV_HOOKS_NCCL_API_H_

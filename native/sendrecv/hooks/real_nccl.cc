@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "common/settings.h"
 #include "common/text.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the real NCCL that this library interposes.
-#ifndef NCCLTUNE_SENDRECV_HOOKS_REAL_NCCL_H_
-#define NCCLTUNE_SENDRECV_HOOKS_REAL_NCCL_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -57,5 +56,3 @@ class RealNccl {
 };
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_HOOKS_REAL_NCCL_H_

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds where the dynamic loader searches for a library. dlopen does not search again for a name
 // that it has already resolved, such as libnccl.so.2 if this library has that name.
-#ifndef NCCLTUNE_SENDRECV_HOOKS_SEARCH_PATH_H_
-#define NCCLTUNE_SENDRECV_HOOKS_SEARCH_PATH_H_
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -30,5 +29,3 @@ SearchPath FindOnSearchPath(std::string_view name, const std::string& except);
 std::vector<std::string> FindInLoaderCache(const std::string& cache, std::string_view name);
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_HOOKS_SEARCH_PATH_H_

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NCCL's functions in the order of symbols.txt, which is also the order of the trampolines.
-#ifndef NCCLTUNE_SENDRECV_HOOKS_SYMBOLS_H_
-#define NCCLTUNE_SENDRECV_HOOKS_SYMBOLS_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -55,5 +54,3 @@ void* SubstituteForMissing(Returns returns);
 void* SubstituteWithoutNccl(Returns returns);
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_HOOKS_SYMBOLS_H_

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tracks whether the work that a communicator has enqueued in streams is complete. For this it
 // records CUDA events after the library's own operations, and after some of NCCL's messages.
-#ifndef NCCLTUNE_SENDRECV_LANE_ENQUEUED_WORK_H_
-#define NCCLTUNE_SENDRECV_LANE_ENQUEUED_WORK_H_
+#pragma once
 
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -140,5 +138,3 @@ class EnqueuedWork {
 };
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_LANE_ENQUEUED_WORK_H_

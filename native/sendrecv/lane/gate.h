@@ -9,8 +9,7 @@
 // counts the message and leaves it to NCCL. Both sides pass the messages in the same order, so
 // their counts make them agree at which message the gate opens. The proof is in
 // docs/design/sendrecv.md.
-#ifndef NCCLTUNE_SENDRECV_LANE_GATE_H_
-#define NCCLTUNE_SENDRECV_LANE_GATE_H_
+#pragma once
 
 #include <array>
 #include <atomic>
@@ -28,7 +27,6 @@ struct GateMemory {
   std::array<std::atomic<uint64_t>, 2> periods = {};
 };
 
-// The state of one period.
 struct GateState {
   uint32_t period = 0;
   std::array<bool, 2> entered = {};  // by Role: the side has passed a message in this period
@@ -67,7 +65,6 @@ class Gate {
   Step Pass(bool may_open, int64_t max_lead) { return Take(may_open, max_lead, true); }
   // Like Pass, but does not count the message if the result is kNative.
   Step TryOpen(bool may_open, int64_t max_lead) { return Take(may_open, max_lead, false); }
-  // Returns whether this side has passed a message in this period.
   bool has_passed() const { return passed_; }
 
   // Shuts the gate before the next message. Both sides must have agreed to shut it, by a mark in
@@ -97,5 +94,3 @@ class Gate {
 };
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_LANE_GATE_H_

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/lane/kernel_plan.h"
 
-#include <algorithm>
-#include <cstddef>
 #include <mutex>
-#include <utility>
 
 namespace nccltune::sendrecv {
 namespace {

@@ -2,8 +2,7 @@
 // Plans and enqueues the kernels and copies of a group if streams wait by kernels
 // (Policy::kernel_waits). The reasons for the order are in docs/design/sendrecv.md ("One
 // connection").
-#ifndef NCCLTUNE_SENDRECV_LANE_KERNEL_PLAN_H_
-#define NCCLTUNE_SENDRECV_LANE_KERNEL_PLAN_H_
+#pragma once
 
 #include <algorithm>
 #include <cstddef>
@@ -100,5 +99,3 @@ class KernelRun {
 };
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_LANE_KERNEL_PLAN_H_

@@ -2,7 +2,6 @@
 #include "sendrecv/lane/message_lane.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 namespace nccltune::sendrecv {

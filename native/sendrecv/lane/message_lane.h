@@ -3,14 +3,12 @@
 // lane's memory, which holds a ring of slots. A side posts a message when it writes its half of the
 // message's slot. The side that posts first is the first side. The first side decides once how the
 // message is carried, and the second side follows.
-#ifndef NCCLTUNE_SENDRECV_LANE_MESSAGE_LANE_H_
-#define NCCLTUNE_SENDRECV_LANE_MESSAGE_LANE_H_
+#pragma once
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,7 +67,6 @@ struct MessageSlot {
   std::array<Flag, 2> collected = {};  // by Role
 };
 
-// Returns whether the last message of the slot is complete.
 bool IsComplete(const MessageSlot& slot);
 
 // Describes how the two halves of a message differ. Returns an empty text if they match.
@@ -278,5 +275,3 @@ class LaneEnd {
 inline uint32_t FlagValue(uint64_t number) { return static_cast<uint32_t>(number); }
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_LANE_MESSAGE_LANE_H_

@@ -2,8 +2,7 @@
 // Plans in which order and in which streams the operations of a group are enqueued. Calls neither
 // CUDA nor NCCL. The reasons for the order are in docs/design/sendrecv.md ("The order in a
 // stream").
-#ifndef NCCLTUNE_SENDRECV_LANE_PLAN_H_
-#define NCCLTUNE_SENDRECV_LANE_PLAN_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -127,5 +126,3 @@ struct Plan {
 Plan MakePlan(std::span<const MessageTransfer> transfers, bool native);
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_LANE_PLAN_H_

@@ -2,8 +2,7 @@
 // Compares the contents of messages (NCCLTUNE_SENDRECV=verify). The sender's stream computes a
 // checksum before the message is sent, and the receiver's stream after it has arrived. For this the
 // bytes are copied to the host, and functions on the CPU compute the checksums.
-#ifndef NCCLTUNE_SENDRECV_LANE_VERIFY_H_
-#define NCCLTUNE_SENDRECV_LANE_VERIFY_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -46,5 +45,3 @@ class Verifier {
 };
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_LANE_VERIFY_H_

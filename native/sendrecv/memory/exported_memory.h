@@ -6,10 +6,8 @@
 // Memory that was mapped with cuMemMap consists of chunks. A chunk is one such mapping. A span is a
 // run of adjacent chunks that are exported together. The application can unmap and replace single
 // chunks, so the chunks under each message are checked.
-#ifndef NCCLTUNE_SENDRECV_MEMORY_EXPORTED_MEMORY_H_
-#define NCCLTUNE_SENDRECV_MEMORY_EXPORTED_MEMORY_H_
+#pragma once
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -91,7 +89,6 @@ class ExportedMemory {
   // index of this rank's record in the segment.
   ExportedMemory(const CudaDriver& driver, RankRecord& record, Mailbox* mailbox, size_t place)
       : driver_(driver), record_(record), table_(record), spans_(driver, table_, mailbox, place) {}
-  // Withdraws all exported memory.
   ~ExportedMemory();
   ExportedMemory(const ExportedMemory&) = delete;
   ExportedMemory& operator=(const ExportedMemory&) = delete;
@@ -126,5 +123,3 @@ class ExportedMemory {
 };
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_MEMORY_EXPORTED_MEMORY_H_

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "sendrecv/collective_work.h"
-#include "sendrecv/peers/segment.h"
 
 namespace nccltune::sendrecv {
 namespace {

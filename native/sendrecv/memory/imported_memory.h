@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Maps memory that a peer exports (exported_memory.h) into this process.
-#ifndef NCCLTUNE_SENDRECV_MEMORY_IMPORTED_MEMORY_H_
-#define NCCLTUNE_SENDRECV_MEMORY_IMPORTED_MEMORY_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -77,5 +76,3 @@ class ImportedMemory {
 };
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_MEMORY_IMPORTED_MEMORY_H_

@@ -10,9 +10,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
-#include <optional>
 #include <string>
 
 #include "common/retry.h"

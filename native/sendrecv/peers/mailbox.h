@@ -5,8 +5,7 @@
 // user of the machine cannot bind the address first.
 //
 // A communicator has one inbox for the chunks that its peers send.
-#ifndef NCCLTUNE_SENDRECV_PEERS_MAILBOX_H_
-#define NCCLTUNE_SENDRECV_PEERS_MAILBOX_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -128,5 +127,3 @@ class Inbox {
 };
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_PEERS_MAILBOX_H_

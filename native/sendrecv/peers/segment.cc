@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstddef>
 #include <cstring>
 #include <iomanip>
 #include <sstream>
@@ -18,7 +17,6 @@
 #include "common/content_hash.h"
 #include "common/file.h"
 #include "common/retry.h"
-#include "sendrecv/cuda/cuda_driver.h"
 #include "sendrecv/log.h"
 
 namespace nccltune::sendrecv {

@@ -6,8 +6,7 @@
 //
 // A rank's record has the table of the memory that it exports to its peers. Each entry states which
 // peers have mapped it.
-#ifndef NCCLTUNE_SENDRECV_PEERS_SEGMENT_H_
-#define NCCLTUNE_SENDRECV_PEERS_SEGMENT_H_
+#pragma once
 
 #include <algorithm>
 #include <array>
@@ -221,5 +220,3 @@ class ExportTable {
 };
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_SENDRECV_PEERS_SEGMENT_H_

@@ -12,8 +12,7 @@
 //   message_lane.h   SharedState: its part of a lane's shared memory
 //   group.cc         Channels: the operations of a message; plan.cc gives each channel a stream
 // route.cc decides which messages go this way: all that a copy engine may carry.
-#ifndef NCCLTUNE_SENDRECV_VCCL_VCCL_H_
-#define NCCLTUNE_SENDRECV_VCCL_VCCL_H_
+#pragma once
 
 #include <array>
 #include <atomic>
@@ -159,5 +158,3 @@ class LaneBuffer {
 };
 
 }  // namespace nccltune::sendrecv::vccl
-
-#endif  // NCCLTUNE_SENDRECV_VCCL_VCCL_H_

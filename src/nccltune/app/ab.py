@@ -13,12 +13,12 @@ from nccltune.app.measuring import (
     NoProgress,
     hold_study,
     platform_of_bench,
-    platform_of_run,
     refuse_file,
     saved_when_stopped,
 )
 from nccltune.formats.tuner_config.nccl_conf import read_conf, render_conf
 from nccltune.measure.bench.identity import keep_topology, topology_dump
+from nccltune.measure.bench.process import Launch
 from nccltune.measure.experiments.ab.bench import BenchRunner
 from nccltune.measure.experiments.ab.experiment import TrialExperiment, TrialRunner, TrialScope
 from nccltune.measure.experiments.ab.judge import TrialVerdict, judge
@@ -83,11 +83,9 @@ def ab_test(
             hello = experiment.probe()
         platform = None
         if hello is not None:
-            if isinstance(runner, BenchRunner):
-                platform = platform_of_bench(path, runner.launch, hello)
-            else:
-                recording = runner.study.path if isinstance(runner, ReplayRunner) else None
-                platform = platform_of_run(path, hello, recording=recording)
+            recording = runner.study.path if isinstance(runner, ReplayRunner) else None
+            launch = runner.launch if isinstance(runner, BenchRunner) else Launch(recording)
+            platform = platform_of_bench(path, launch, hello)
         if trial.compares_releases:
             check_loaded(trial, experiment.probed)
         stack.enter_context(hold_study(path, platform))

@@ -3,7 +3,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -67,49 +67,26 @@ class NoProgress:
         """Show nothing."""
 
 
-def platform_of_run(
-    path: Path,
-    hello: Hello,
-    *,
-    recording: Path | None = None,
-    environment: Mapping[str, str] = os.environ,
-    emulated_nodes: int | None = None,
-    ranks_per_gpu: int = 1,
-    mps: bool = False,
-    hint: str = OTHER_STUDY,
+def platform_of_bench(
+    path: Path, launch: Launch, hello: Hello, hint: str = OTHER_STUDY
 ) -> Platform:
-    """Return the platform of a program that has sent `hello`, for the study at `path`.
+    """Return the platform of a bench, or program, that has sent `hello`, for the study at `path`.
 
     Raises StudyError, with `hint`, if the study is of another platform.
     """
+    recording = launch.replay
     platform = platform_of(
         hello,
         path.resolve().name,
-        environment=environment,
+        environment={**launch.variables, **os.environ},
         today=datetime.now(UTC).date().isoformat(),
-        emulated_nodes=emulated_nodes,
-        ranks_per_gpu=ranks_per_gpu,
-        mps=mps,
+        emulated_nodes=launch.emulate_nodes,
+        ranks_per_gpu=launch.ranks_per_gpu,
+        mps=launch.mps is not None,
         recording=platform_with_hardware(Study.open(recording)) if recording else None,
     )
     check_same_platform(Study(path), platform, hint=hint)
     return platform
-
-
-def platform_of_bench(
-    path: Path, launch: Launch, hello: Hello, hint: str = OTHER_STUDY
-) -> Platform:
-    """Return the platform of a bench that has sent `hello`, for the study at `path`."""
-    return platform_of_run(
-        path,
-        hello,
-        recording=launch.replay,
-        environment={**launch.variables, **os.environ},
-        emulated_nodes=launch.emulate_nodes,
-        ranks_per_gpu=launch.ranks_per_gpu,
-        mps=launch.mps is not None,
-        hint=hint,
-    )
 
 
 def refuse_file(path: Path) -> None:

@@ -2,6 +2,7 @@
 """Workload: what a job sends, by communicator, operation and range of sizes."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -17,10 +18,35 @@ from nccltune.report.words import time_text
 from nccltune.study.files import Study
 from nccltune.tune.result import LeverWorth
 from nccltune.workload.call import CommGroup, Operation
-from nccltune.workload.parallelism import parallelism
 from nccltune.workload.reading import read_workload
 from nccltune.workload.sampled import error, quantile_us, variance
 from nccltune.workload.table import Workload, WorkloadRow
+
+_WORDS = {
+    "tensor": ("tp", "etp", "tensor"),
+    "data": ("dp", "ddp", "edp", "fsdp", "efsdp", "hsdp", "data", "replicate", "shard"),
+    "pipeline": ("pp", "pipe", "pipeline"),
+    "expert": ("ep", "etp", "edp", "efsdp", "expert", "moe"),
+    "context": ("cp", "context", "sp", "sequence"),
+}
+
+
+def parallelism(name: str) -> str | None:
+    """Return the kinds of parallelism whose words are in `name`; None without any.
+
+    No name is no evidence: a communicator is never guessed from the collectives that it runs.
+
+    >>> parallelism("mesh_tp"), parallelism("TENSOR_AND_DATA_PARALLEL_GROUP")
+    ('tensor parallel', 'tensor and data parallel')
+    >>> parallelism("mesh_efsdp"), parallelism("EXPERT_MODEL_PARALLEL_GROUP")
+    ('data and expert parallel', 'expert parallel')
+    >>> parallelism("default_pg") is None
+    True
+    """
+    words = set(re.findall(r"[a-z]+", name.lower()))
+    kinds = [kind for kind, own in _WORDS.items() if words.intersection(own)]
+    return f"{' and '.join(kinds)} parallel" if kinds else None
+
 
 _ROWS = 12
 """Most rows of a communicator that are shown."""

@@ -29,7 +29,6 @@ env.py               lines that deploy rules
 env_screen.py        lines to deploy, in the form of a shell or a file
 explain.py           list what a tuner plugin decides
 status.py            what running jobs have loaded, and whose settings win
-status_screen.py     jobs, their libraries, rules, settings and conflicts
 check.py             whether deployed rules still hold
 check_screen.py      the verdict on a file, a platform and every rule
 doctor.py            check nodes

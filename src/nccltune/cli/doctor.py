@@ -73,8 +73,8 @@ def command(
     found; notes alone are no reason.
     """
     from nccltune.app import doctor
+    from nccltune.doctor.evidence.gather import collect_to
     from nccltune.doctor.evidence.script import collect_script as script_to_collect
-    from nccltune.doctor.evidence.write import collect_to
     from nccltune.doctor.rulebase import rule_base
     from nccltune.doctor.script import fix_script as script_to_fix
 
@@ -221,7 +221,7 @@ def _show_other(out: Console, judged: RuleResult) -> None:
 
 def explain(out: Console, rule: DoctorRule) -> None:
     """Print one rule in full."""
-    from nccltune.doctor.sources import link
+    from nccltune.doctor.examine import link
 
     text = rule.text
     number = f", {text.number}" if text.number is not None else ""

@@ -13,11 +13,9 @@ rulebase.py     read and check all rule files
 rule.py         one rule: its fields, and its compiled form
 code.py         rules that are Python functions over the facts of all nodes
 examine.py      evaluate each rule on each node: finding, ok, cannot tell, not applicable
-node_groups.py  group nodes with equal facts, so that a rule is evaluated once per group
 result.py       the result of an examination, and whether the exit code is 1
 summary.py      summarise an examination; list the files that "cannot tell" rules need
 titles.py       describe a node in one line
 script.py       make a shell script of the fixes
 platform.py     fill a study's `platform.json` with facts
-sources.py      add web addresses to the sources that rules name
 """

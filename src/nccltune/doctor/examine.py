@@ -10,28 +10,58 @@ Python function over all nodes (`_ask_all` calls it). The verdict CANNOT_TELL ha
 - `_asked`: the rule raises an error on the values
 """
 
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from hashlib import blake2b
 from typing import Any, NamedTuple
+
+import msgspec
 
 from nccltune.doctor.facts import Facts, FactType, catalogue
 from nccltune.doctor.facts.results import TEXT_LINES
 from nccltune.doctor.language.evaluation import STEPS, UNKNOWN, Env, Unsure, truth
-from nccltune.doctor.language.format_value import format_value
-from nccltune.doctor.language.functions import version_of
+from nccltune.doctor.language.functions import format_value, version_of
 from nccltune.doctor.language.template import Template
-from nccltune.doctor.node_groups import NodeGroups
 from nccltune.doctor.result import Evidence, Examination, Fix, Node, RuleResult, RuleVerdict
 from nccltune.doctor.rule import DoctorRule, RuleScope
 from nccltune.doctor.rulebase import RuleBase
-from nccltune.doctor.sources import link
 from nccltune.doctor.titles import node_title
 
 MISFIT = "the rule does not fit the facts"
 _MAX_COMMANDS = 4
 _MAX_READ = 4
+
+
+Key = tuple[bytes | None, ...]
+
+
+class NodeGroups:
+    """Groups of nodes with equal facts. Facts are compared by their digests (16 bytes)."""
+
+    def __init__(self, nodes: Mapping[str, Facts]) -> None:
+        encode = msgspec.msgpack.Encoder().encode
+        # Equal values of nodes may be one object. Such an object is digested once.
+        known: dict[int, bytes] = {}
+
+        def digest(value: Any) -> bytes:
+            found = known.get(id(value))
+            if found is None:
+                found = known[id(value)] = blake2b(encode(value), digest_size=16).digest()
+            return found
+
+        self._digests: dict[str, dict[str, bytes]] = {
+            node: {name: digest(fact.value) for name, fact in facts.items()}
+            for node, facts in nodes.items()
+        }
+
+    def key(self, node: str, rule: DoctorRule) -> Key:
+        """Return the group of `node` for `rule`. Nodes with equal values of all facts that the rule
+        needs have the same group."""
+        digests = self._digests[node]
+        return tuple([digests.get(name) for name in rule.asked])
 
 
 class RuleAnswer(NamedTuple):
@@ -435,3 +465,20 @@ def _read(rule: DoctorRule, named: Iterable[str], nodes: Mapping[str, Facts]) ->
     # Omit these: each record has its own source in the field `where`.
     names = sorted((asked.needs if asked is not None else rule.needs) - {"settings", "failures"})
     return tuple(dict.fromkeys(facts[name].source for name in names if name in facts))[:_MAX_READ]
+
+
+_THREAD = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
+_DOCS = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/"
+
+
+def link(source: str) -> str:
+    """Return `words (address)`, or only the words if they have no address.
+
+    `docs:PAGE` is a page of NCCL's user guide.
+    """
+    if source.startswith("docs:"):
+        page = source.removeprefix("docs:")
+        return f"NCCL user guide, {page} ({_DOCS}{page}.html)"
+    found = _THREAD.fullmatch(source)
+    # GitHub redirects issues/N to the pull request if N is one.
+    return f"{source} (https://github.com/{found[1]}/issues/{found[2]})" if found else source

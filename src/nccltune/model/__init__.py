@@ -4,7 +4,6 @@
 collective.py  collectives: names, sizes as NCCL's tuner counts them, bus bandwidth
 choice.py      algorithm, protocol, channels and chunk size of a call
 forced.py      what NCCL_ALGO and NCCL_PROTO leave to NCCL
-chunks.py      limits of a tuner's chunk size
 nccl_releases.py  what each release of NCCL has
 nccl_variables.py  the variables that each release of NCCL reads (nccl_variables.csv)
 scale.py       nodes and ranks of a communicator

@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
 
@@ -149,3 +150,30 @@ def _count(text: str, what: str, whole: str, largest: int) -> int | None:
     if not text.isdecimal() or not 1 <= int(text) <= largest:
         raise InputError(f"{whole!r}: {what} must be 1 to {largest}, or - for NCCL's own")
     return int(text)
+
+
+_GRAIN = {Protocol.LL: 16, Protocol.LL128: 1920, Protocol.SIMPLE: 512}
+_LL, _LL128, _SIMPLE = 32 << 10, (4800 << 10) // 8 // 16 * 15, 512 << 10
+_RING_SLOTS = 4
+_CUT = frozenset({Algorithm.TREE, Algorithm.RING, Algorithm.PAT})
+_ONE_SLOT = frozenset({Collective.BROADCAST, Collective.REDUCE})
+
+
+def chunk_grain(choice: Choice) -> int:
+    """Return the bytes of which NCCL makes chunks a multiple, rounding down to 0 below."""
+    return _GRAIN[choice.protocol]
+
+
+def largest_chunk(collective: Collective, choice: Choice) -> int | None:
+    """Return the largest chunk in bytes, with NCCL's default buffer sizes. NCCL cuts larger chunks.
+
+    None for CollNet and NVLS, which NCCL checks against a buffer that they do not use.
+    """
+    if choice.algorithm not in _CUT:
+        return None
+    if choice.protocol is Protocol.LL:
+        return _LL
+    if choice.protocol is Protocol.LL128:
+        return _LL128
+    slots = _RING_SLOTS if choice.algorithm is Algorithm.RING and collective not in _ONE_SLOT else 1
+    return _SIMPLE * slots

@@ -50,8 +50,6 @@ class PluginHost:
         *,
         nccl_version: str,
         scale: Scale,
-        min_ranks_per_node: int | None = None,
-        max_ranks_per_node: int | None = None,
         channels: int | None = None,
         without: Iterable[Feature] = (),
         environment: Mapping[str, str | None] | None = None,
@@ -66,8 +64,6 @@ class PluginHost:
         options = {
             "nodes": scale.nodes,
             "ranks": scale.ranks,
-            "min-ranks-per-node": min_ranks_per_node,
-            "max-ranks-per-node": max_ranks_per_node,
             "channels": channels,
             "without": ",".join(without) or None,
         }

@@ -72,61 +72,64 @@ class Constants(msgspec.Struct, frozen=True):
         return Generation.AMPERE if sm >= 80 else Generation.VOLTA
 
 
-class ModelRules(msgspec.Struct, frozen=True, kw_only=True):
+class ModelRules:
     """The rules of the cost model that differ by version (`graph/tuning.cc`, `enqueue.cc`)."""
 
-    ring_ll_shares: tuple[float, float]
-    """The share of a ring's bandwidth with LL: in general, and for all-gather, reduce-scatter and
-    broadcast on one node."""
-    lonely_ring_ll128: float
-    """The share of a ring's bandwidth with LL128 if each node has one GPU."""
-    all_inter_steps: bool
-    """Up to 2.22 a ring all-reduce has two steps between nodes more."""
-    lonely_as_tree: bool
-    """Since 2.23 a node with one GPU has the network latency of a tree, up to 2.30 with any
-    algorithm, since 2.31 with rings only."""
-    halved_scatter: bool
-    """Up to 2.22 the bandwidth of NVLS is scaled to the bus in all-gather, reduce-scatter, too."""
-    collnet_scatter: bool
-    """Since 2.20 CollNet direct has all-gather and reduce-scatter."""
-    pat_share: float | None
-    """The share of bandwidth that PAT gets. None: there is no PAT."""
-    multi_rank_pat: bool
-    """Since 2.31 PAT exists with several GPUs a node, but has to be chosen by hand."""
-    inter_of_blackwell: bool
-    """Since 2.31 the speed between nodes counts at two nodes, too, with Blackwell."""
-    nvls_scatter_share: float | None
-    """The share of the graph's bwInter that NVLS gets in all-gather and reduce-scatter (2.27)."""
-    nvls_arity: int | None
-    """Since 2.25 the most GPUs a node with NVLS in all-gather and reduce-scatter."""
-    least_nvls_gpus: int
-    """NVLS is off with fewer GPUs a node."""
-    ll128_capabilities: frozenset[int] | None
-    """The compute capabilities with LL128. None: all from 7.0 on."""
-    mixed_ll128: bool
-    """Since 2.30.3 GPUs of different compute capability from 9.0 on may use LL128."""
-    nvls_tree_factors: bool
-    """Since 2.29.2 the correction of trees applies to NVLSTree with Blackwell."""
-    plateau_on_one_node: bool
-    """Since 2.31 the plateau of rings also exists on one node with Blackwell."""
-    small_as_64: bool
-    """Up to 2.21 sizes below 64 bytes are corrected as 64 bytes; then they are not corrected."""
-    last_of_equals: bool
-    """Since 2.31 the last of equally fast choices is taken; before, the first."""
-    threads_by_speed: bool
-    """Up to 2.30 a slow ring has 256 threads with Simple."""
-    tree_threads: bool
-    """Since 2.22 trees always have 640 threads."""
-    capped_nvls: bool
-    """Since 2.28 NVLS on several nodes has at most the channels of rings."""
-    planned: bool
-    """Since 2.22 the traffic decides how many of a call's channels are launched."""
-    least_traffic: int
-    """The least bytes of traffic for each channel."""
-    ll_traffic: bool
-    """Since 2.26 LL counts as four times the traffic."""
-    least_by_call: bool
-    """Since 2.29 only the whole call is raised to the least traffic, not each channel."""
+    def __init__(self, version: Version) -> None:  # noqa: PLR0915 (one line a rule)
+        self.ring_ll_shares = (0.25, 1 / 3) if version < (2, 21) else (0.5, 0.5)
+        """The share of a ring's bandwidth with LL: in general; for all-gather, reduce-scatter and
+        broadcast on one node."""
+        self.lonely_ring_ll128 = 0.7 if version < (2, 23) else 0.92
+        """The share of a ring's bandwidth with LL128 if each node has one GPU."""
+        self.all_inter_steps = version < (2, 23)
+        """A ring all-reduce has two steps between nodes more."""
+        self.lonely_as_tree = version >= (2, 23)
+        """A node with one GPU has a tree's network latency, since 2.31 with rings only."""
+        self.halved_scatter = version < (2, 23)
+        """The bandwidth of NVLS is scaled to the bus in all-gather and reduce-scatter, too."""
+        self.collnet_scatter = version >= (2, 20)
+        """CollNet direct has all-gather and reduce-scatter."""
+        self.pat_share = None if version < (2, 23) else 0.85 if version < (2, 24) else 0.75
+        """The share of bandwidth that PAT gets. None: there is no PAT."""
+        self.multi_rank_pat = version >= (2, 31)
+        """PAT exists with several GPUs a node, but has to be chosen by hand."""
+        self.inter_of_blackwell = version >= (2, 31)
+        """The speed between nodes counts at two nodes, too, with Blackwell."""
+        self.nvls_scatter_share = 0.9 if (2, 27) <= version < (2, 28) else None
+        """The share of the graph's bwInter that NVLS gets in all-gather and reduce-scatter."""
+        self.nvls_arity = None if version < (2, 25) else 32
+        """The most GPUs a node with NVLS in all-gather and reduce-scatter."""
+        self.least_nvls_gpus = 3 if version < (2, 29) else 2
+        """NVLS is off with fewer GPUs a node."""
+        ll128 = frozenset({70, 80, 90} | ({100, 120} if version >= (2, 25) else set()))
+        self.ll128_capabilities = ll128 if version < (2, 27) else None
+        """The compute capabilities with LL128. None: all from 7.0 on."""
+        self.mixed_ll128 = version >= (2, 30, 3)
+        """GPUs of different compute capability from 9.0 on may use LL128."""
+        self.nvls_tree_factors = version >= (2, 29, 2)
+        """The correction of trees applies to NVLSTree with Blackwell."""
+        self.plateau_on_one_node = version >= (2, 31)
+        """The plateau of rings also exists on one node with Blackwell."""
+        self.small_as_64 = version < (2, 22)
+        """Sizes below 64 bytes are corrected as 64 bytes; since 2.22 they are not corrected."""
+        self.last_of_equals = version >= (2, 31)
+        """The last of equally fast choices is taken; before, the first."""
+        self.threads_by_speed = version < (2, 31)
+        """A slow ring has 256 threads with Simple."""
+        self.tree_threads = version >= (2, 22)
+        """Trees always have 640 threads."""
+        self.capped_nvls = version >= (2, 28)
+        """NVLS on several nodes has at most the channels of rings."""
+        self.planned = version >= (2, 22)
+        """The traffic decides how many of a call's channels are launched."""
+        self.least_traffic = (
+            512 if version < (2, 23) else 16 << 10 if version < (2, 29) else 32 << 10
+        )
+        """The least bytes of traffic for each channel."""
+        self.ll_traffic = version >= (2, 23)
+        """LL counts as four times the traffic."""
+        self.least_by_call = version >= (2, 29)
+        """Only the whole call is raised to the least traffic, not each channel."""
 
 
 @functools.cache
@@ -158,31 +161,4 @@ def _sets() -> list[dict[str, Any]]:
 @functools.cache
 def rules_of(version: Version) -> ModelRules:
     """Return the rules of a version."""
-    ll128 = {70, 80, 90} | ({100, 120} if version >= (2, 25) else set())
-    return ModelRules(
-        ring_ll_shares=(0.25, 1 / 3) if version < (2, 21) else (0.5, 0.5),
-        lonely_ring_ll128=0.7 if version < (2, 23) else 0.92,
-        all_inter_steps=version < (2, 23),
-        lonely_as_tree=version >= (2, 23),
-        halved_scatter=version < (2, 23),
-        collnet_scatter=version >= (2, 20),
-        pat_share=None if version < (2, 23) else 0.85 if version < (2, 24) else 0.75,
-        multi_rank_pat=version >= (2, 31),
-        inter_of_blackwell=version >= (2, 31),
-        nvls_scatter_share=0.9 if (2, 27) <= version < (2, 28) else None,
-        nvls_arity=None if version < (2, 25) else 32,
-        least_nvls_gpus=3 if version < (2, 29) else 2,
-        ll128_capabilities=frozenset(ll128) if version < (2, 27) else None,
-        mixed_ll128=version >= (2, 30, 3),
-        nvls_tree_factors=version >= (2, 29, 2),
-        plateau_on_one_node=version >= (2, 31),
-        small_as_64=version < (2, 22),
-        last_of_equals=version >= (2, 31),
-        threads_by_speed=version < (2, 31),
-        tree_threads=version >= (2, 22),
-        capped_nvls=version >= (2, 28),
-        planned=version >= (2, 22),
-        least_traffic=512 if version < (2, 23) else 16 << 10 if version < (2, 29) else 32 << 10,
-        ll_traffic=version >= (2, 23),
-        least_by_call=version >= (2, 29),
-    )
+    return ModelRules(version)

@@ -51,7 +51,7 @@ def without(text: str, dropped: Sequence[RemovedRule]) -> str:
             note if len(note.encode()) <= MAX_LINE else f"# {what} by nccltune {found.by}: {row}"
         ]
         if found.narrowed is not None:
-            new.append(_row(found.narrowed))
+            new.append(write_rules([found.narrowed], {}).strip().rpartition("\n")[2])
             if item.state is not None:
                 new.insert(1, mark(RuleState.CANDIDATE, f"narrowed by nccltune {found.by}"))
         lines[number - 1] = "\n".join(new)
@@ -298,10 +298,6 @@ def _runs(sizes: Sequence[int], every: Sequence[int]) -> list[list[int]]:
         else:
             runs.append([size])
     return runs
-
-
-def _row(rule: Rule) -> str:
-    return write_rules([rule], {}).strip().rpartition("\n")[2]
 
 
 def _plain(text: str) -> str:

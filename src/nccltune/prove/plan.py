@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from nccltune.measure.adaptive.grid import Grid
-from nccltune.measure.adaptive.time_estimate import TimeEstimator
-from nccltune.measure.bench.conditions import PLAIN, CallKind
-from nccltune.measure.bench.conversation import BenchPoint, PointKey, RequestSource, RoundRequest
+from nccltune.measure.adaptive.time_estimate import PlanEstimates
+from nccltune.measure.bench.conversation import BenchPoint, PointKey, RequestSource
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale, count
@@ -34,13 +33,11 @@ from nccltune.prove.sizes import (
 )
 from nccltune.workload.demand import Demand
 
-ProofKey = tuple[Collective, CallKind]
-"""A collective and how its calls are made: each has a proof of its own."""
 SizesByCalls = Mapping[tuple[Collective, ProvenCalls], Sequence[int]]
 """Sizes to prove, in bytes, by collective and calls."""
 
 
-class ProofPlan:
+class ProofPlan(PlanEstimates):
     """One pass: the requests that prove one set of rules, and the verdict from their answers.
 
     `measured` maps collectives to the sizes (bytes) of the sweep that the rules were made from. The
@@ -95,8 +92,7 @@ class ProofPlan:
             sum(index is not None for proof in self.proofs.values() for index in proof.at.values()),
             len(rules),
         )
-        self._estimators: dict[ProofKey, TimeEstimator] = {}
-        self._iterations: dict[ProofKey, dict[int, int]] = {proof: {} for proof in self.proofs}
+        super().__init__({key: proof.timings for key, proof in self.proofs.items()})
         for proof in self.proofs.values():
             proof.strict = strict
 
@@ -136,22 +132,9 @@ class ProofPlan:
 
     def feed(self, key: PointKey, point: BenchPoint) -> None:
         """Record the answer to one point."""
-        self._estimators.pop((key.collective, key.calls), None)
+        self.forget((key.collective, key.calls))
         proof = self.proofs[key.collective, key.calls]
         proof.feed(key._replace(round=key.round - self.first_round), point)
-
-    def seconds(self, ask: RoundRequest) -> float:
-        """Return about how long a request takes, in seconds."""
-        return self._estimator((ask.collective, ask.calls)).seconds(ask)
-
-    def iterations(self, collective: Collective, size: int, calls: CallKind = PLAIN) -> int:
-        """Return the number of timed calls in one timing at a size. The number does
-        not change during a pass."""
-        key = collective, calls
-        decided = self._iterations[key]
-        if size not in decided:
-            decided[size] = self._estimator(key).iterations(size)
-        return decided[size]
 
     def seconds_left(self) -> float:
         """Return about how long the rest of the pass takes, in seconds."""
@@ -354,13 +337,6 @@ class ProofPlan:
             rule.pipe_ops,
             rule.registered,
         )
-
-    def _estimator(self, key: ProofKey) -> TimeEstimator:
-        if key not in self._estimators:
-            self._estimators[key] = TimeEstimator(
-                self.proofs[key].timings, {}, self._iterations[key]
-            )
-        return self._estimators[key]
 
 
 def _sizes_by_calls(

@@ -8,7 +8,7 @@ import msgspec
 from nccltune.analyze.default_runs import ran_text
 from nccltune.analyze.findings import NOT_TUNING
 from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis, Noise
-from nccltune.model.choice import DEFAULT, Choice
+from nccltune.model.choice import DEFAULT
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.numbers import counted, percent_text
 from nccltune.model.platform import Platform
@@ -222,19 +222,15 @@ def build(
 
 def _labels(conditions: Sequence[ConditionAnalysis]) -> list[str]:
     """Return the shortest labels that distinguish the conditions: collective, title, number."""
-    for name in (_short, _without_scale, _title):
+    for name in (
+        lambda item: item.condition.collective.prose,
+        lambda item: _title(item).replace(f", {item.condition.scale}", "", 1),
+        _title,
+    ):
         labels = [name(condition) for condition in conditions]
         if len(set(labels)) == len(labels):
             return labels
     return [f"{label} ({number})" for number, label in enumerate(labels, 1)]
-
-
-def _short(item: ConditionAnalysis) -> str:
-    return item.condition.collective.prose
-
-
-def _without_scale(item: ConditionAnalysis) -> str:
-    return _title(item).replace(f", {item.condition.scale}", "", 1)
 
 
 def _title(item: ConditionAnalysis) -> str:
@@ -419,7 +415,7 @@ def _size(decision: Decision, left_alone: Sequence[LeftAlone]) -> SizeRow:
         choice=None if decision.choice is None else decision.choice.label,
         default_us=decision.default_us,
         tuned_us=decision.tuned_us,
-        best=_best(decision.best),
+        best=DEFAULT if decision.best is None else decision.best.label,
         best_us=decision.best_us,
         gain=decision.gain if is_clear(decision.gain_low, decision.gain_high) else None,
         gain_low=decision.gain_low,
@@ -430,10 +426,6 @@ def _size(decision: Decision, left_alone: Sequence[LeftAlone]) -> SizeRow:
             left.compared or not left.min_bytes <= size <= left.max_bytes for left in left_alone
         ),
     )
-
-
-def _best(choice: Choice | None) -> str:
-    return DEFAULT if choice is None else choice.label
 
 
 def _finding(

@@ -12,7 +12,7 @@ from nccltune.model.choice import DEFAULT, Choice, choice_label
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
 from nccltune.tune.result import LeftAlone, TuneOptions, is_clear
-from nccltune.tune.state import printed_gain, state_of
+from nccltune.tune.state import printed_gain, state_of, too_many_channels
 
 _SHAPE = 0.5
 """A larger scatter along the curves is the shape of curves of too few sizes, and no noise."""
@@ -43,20 +43,6 @@ def left_alone_at(
             reason = _reason(table, part, options, beside)
         found.append(LeftAlone(part[0], part[-1], len(part), reason, is_compared))
     return found
-
-
-def too_many_channels(table: GainTable, size: int, choice: Choice, options: TuneOptions) -> bool:
-    """Return whether the options forbid a choice because it uses more channels than the default.
-
-    If the number of channels of the default is unknown, a choice that sets a number of channels is
-    forbidden. Choices with an unknown number of channels are allowed.
-    """
-    if options.channels == "any":
-        return False
-    own, default = table.channels(size, choice), table.channels(size, DEFAULT)
-    if own is None:
-        return False
-    return choice.channels is not None if default is None else own > default
 
 
 def _compared(table: GainTable, sizes: Sequence[int]) -> list[_Compared]:

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from nccltune.model.choice import Algorithm, Choice, Protocol
-from nccltune.model.chunks import chunk_grain, largest_chunk
+from nccltune.model.choice import Algorithm, Choice, Protocol, chunk_grain, largest_chunk
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Severity
 from nccltune.model.nccl_releases import nccl_release

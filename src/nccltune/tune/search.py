@@ -19,10 +19,10 @@ from nccltune.model.rule import Rule, RuleState
 from nccltune.model.scale import Scale
 from nccltune.model.sizes import MAX_BYTES
 from nccltune.tune.evidence import doubted, evidence, log_times, never_runs
-from nccltune.tune.left_alone import left_alone_at, too_many_channels
+from nccltune.tune.left_alone import left_alone_at
 from nccltune.tune.result import Decision, LeftAlone, RuleEvidence, TunedGroup, TuneOptions, gain_of
 from nccltune.tune.segment import WIDE, Segment, boundary, segment
-from nccltune.tune.state import printed_gain, state_of
+from nccltune.tune.state import printed_gain, state_of, too_many_channels
 
 _LEAST_CHUNK_GAIN = math.log1p(0.01)
 """The least log gain of a choice with a chunk size over the same choice without a chunk size."""

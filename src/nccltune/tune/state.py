@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide the state of a rule: sure, only a candidate, or no rule at all.
+"""Decide the state of a rule (sure, only a candidate, or no rule at all), and its channels.
 
 The interval that decides is the interval that every output prints, so that the two never
 contradict each other.
@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from nccltune.analyze.gains import GainTable
 from nccltune.analyze.stats import MIN_ROUNDS, Interval, median, normal_z
-from nccltune.model.choice import Choice
+from nccltune.model.choice import DEFAULT, Choice
 from nccltune.model.rule import RuleState
+from nccltune.tune.result import TuneOptions
 
 _LEAST_SIZES = 3
 """The fewest sizes that must show the gain of a candidate."""
@@ -54,6 +55,20 @@ def state_of(
     if found.known and found.low > 0:
         return RuleState.SURE
     return RuleState.CANDIDATE if _stands_out(table, choice, sizes, single) else None
+
+
+def too_many_channels(table: GainTable, size: int, choice: Choice, options: TuneOptions) -> bool:
+    """Return whether the options forbid a choice because it uses more channels than the default.
+
+    If the number of channels of the default is unknown, a choice that sets a number of channels is
+    forbidden. Choices with an unknown number of channels are allowed.
+    """
+    if options.channels == "any":
+        return False
+    own, default = table.channels(size, choice), table.channels(size, DEFAULT)
+    if own is None:
+        return False
+    return choice.channels is not None if default is None else own > default
 
 
 def _stands_out(

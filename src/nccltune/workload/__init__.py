@@ -10,13 +10,10 @@ demand.py           what a job calls of one collective at one scale: weights of 
 reading.py          find the format of files, and read them into the table
 pytorch_names.py    names, types and groups as PyTorch writes them
 kineto.py           traces of the PyTorch profiler
-execution_trace.py  execution traces of PyTorch, also called Chakra host traces
-chakra.py           Chakra traces in protobuf
+chakra.py           Chakra traces in protobuf and JSON (execution traces of PyTorch)
 flight_recorder.py  dumps of PyTorch's Flight Recorder
 inspector.py        JSON lines of NCCL's Inspector
-log.py              calls in NCCL's log
 sampled.py          times of a random sample of calls
 recorder.py         files of nccltune's recorder
 jobs.py             the jobs in one folder of the recorder
-parallelism.py      the parallelism that the name of a communicator states
 """

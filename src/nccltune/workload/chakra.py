@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chakra traces in protobuf (`.et`): messages behind their lengths, each a node but the first.
+"""Chakra traces: in protobuf (`.et`), and as JSON, the execution traces of PyTorch.
+
+A `.et` has messages behind their lengths, each a node but the first.
 
 Chakra's converter writes the kernels of a PyTorch trace with the arguments of their call. What
 generators of synthetic traces write has only a size, which may be that of one rank.
@@ -11,10 +13,12 @@ import math
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
+import msgspec
 from msgspec.structs import replace
 
+from nccltune.formats.text.json_stream import JsonStream
 from nccltune.workload.call import CommCall, CommGroup, Operation, Recorded, Unread
-from nccltune.workload.pytorch_names import call_of, operation_of
+from nccltune.workload.pytorch_names import call_of, group_sizes, operation_of
 
 _TYPE, _DURATION, _INPUTS, _ATTRIBUTE = 3, 7, 8, 10
 _READ = frozenset({_TYPE, _DURATION, _INPUTS, _ATTRIBUTE})
@@ -145,3 +149,59 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
         if byte < _MORE:
             return value, at + shift + 1
     raise ValueError(at)
+
+
+_CALL, _GROUPS = b"record_param_comms", b"process_group:init"
+
+
+class _Attribute(msgspec.Struct):
+    name: str
+    value: Any = None
+
+
+class _Node(msgspec.Struct):
+    name: str
+    attrs: list[_Attribute] = []
+    inputs: Any = None
+
+
+def read_execution_trace(file: BinaryIO, name: str) -> Iterator[Recorded]:
+    """Yield the calls of a trace."""
+    ranks: dict[str, int] = {}
+    stream = JsonStream(file, frozenset({"nodes"}))
+    for item in stream:
+        raw = item.raw or b""
+        if item.key != "nodes" or not (_CALL in raw or _GROUPS in raw):
+            continue
+        try:
+            node = msgspec.json.decode(raw, type=_Node)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            yield Unread("a node that is not one of an execution trace", item.line)
+            continue
+        if _GROUPS.decode() in node.name:
+            with contextlib.suppress(msgspec.DecodeError, TypeError, LookupError, RecursionError):
+                ranks |= group_sizes(msgspec.json.decode(node.inputs["values"][0]))
+        elif node.name == _CALL.decode():
+            values = {attribute.name: attribute.value for attribute in node.attrs}
+            if "collective_name" not in values:
+                reason = "calls without their attributes, as PyTorch wrote them before 2.2"
+                yield Unread(reason, item.line)
+                continue
+            group = str(values.get("pg_name", ""))
+            size = values.get("pg_size")
+            size = size if isinstance(size, int) and size > 0 else ranks.get(group, 0)
+            call = call_of(
+                name,
+                group,
+                CommGroup(str(values.get("pg_desc", "")), size),
+                str(values.get("collective_name", "")),
+                values.get("in_msg_nelems"),
+                values.get("out_msg_nelems"),
+                str(values.get("dtype", "")),
+            )
+            if isinstance(call, Unread):
+                yield msgspec.structs.replace(call, line=item.line)
+            elif call is not None:
+                yield call
+    if not stream.complete:
+        yield Unread("the file is cut off")

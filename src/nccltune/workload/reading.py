@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
 from nccltune.formats.importing.inputs import InputFile, find_inputs
+from nccltune.formats.nccl_log.calls import read_calls
 from nccltune.formats.nccl_log.lines import find_log_line
 from nccltune.formats.text.lines import check_text, encoding_of, line_blocks
 from nccltune.model.errors import InputError
-from nccltune.workload.call import Recorded, Unread
-from nccltune.workload.chakra import read_chakra
-from nccltune.workload.execution_trace import read_execution_trace
+from nccltune.workload.call import CommCall, CommGroup, Recorded, Unread, total_bytes
+from nccltune.workload.chakra import read_chakra, read_execution_trace
 from nccltune.workload.flight_recorder import PICKLE_STARTS, read_flight_recorder
 from nccltune.workload.inspector import read_inspector
 from nccltune.workload.jobs import RecordedProcess, newest_job
 from nccltune.workload.kineto import UNSIZED, read_kineto
-from nccltune.workload.log import read_log
+from nccltune.workload.pytorch_names import operation_of
 from nccltune.workload.recorder import read_recorder, recorded_process
 from nccltune.workload.table import RefusedFile, Workload, WorkloadTable
 
@@ -39,6 +39,21 @@ _CHAKRA = re.compile(rb"\n\x09(?:is_cpu_op|comm_type|comm_size)")
 _CUT = "cut off"
 _LOG_CALLS = "log the calls: NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL"
 _AGAIN = "copy the whole file again, or record it anew"
+
+
+def read_log(file: BinaryIO, name: str) -> Iterator[Recorded]:  # noqa: ARG001
+    """Yield the calls of a log."""
+    for line, call in read_calls(file):
+        if isinstance(call, str):
+            yield Unread("the line of a call is not as NCCL 2.18 to 2.32 writes it", line)
+            continue
+        operation = operation_of(call.function)
+        if operation is None:
+            yield Unread(f"{call.function} is not a collective that is known", line)
+            continue
+        size = total_bytes(operation, call.count * call.type_bytes, call.ranks)
+        group = CommGroup("", call.ranks, call.nodes)
+        yield CommCall(call.process, call.communicator, group, operation, size)
 
 
 class _Format(NamedTuple):

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_TESTS_BENCH_SUPPORT_H_
-#define NCCLTUNE_TESTS_BENCH_SUPPORT_H_
+#pragma once
 
 #include <sys/eventfd.h>
 
@@ -308,5 +307,3 @@ class WholeRun {
 };
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_TESTS_BENCH_SUPPORT_H_

@@ -18,7 +18,7 @@ void Require(bool condition, const char* what) {
   std::abort();
 }
 
-void CheckConfig(const Config& config, std::string_view content) {
+void CheckConfig(const TunerConfig& config, std::string_view content) {
   const size_t problems = config.bad_lines + config.notes;
   Require(config.problems.size() <= kMostProblems, "few problems are kept");
   Require(config.problems.size() <= problems, "no problem is kept that was not counted");
@@ -38,7 +38,7 @@ void CheckConfig(const Config& config, std::string_view content) {
   }
 }
 
-void CheckDecisions(const Config& config, Scale scale) {
+void CheckDecisions(const TunerConfig& config, Scale scale) {
   const RuleSet rules(config.rules, scale, /*tells_registered=*/true);
   const RuleCounts& counts = rules.counts();
   Require(counts.total ==
@@ -70,7 +70,7 @@ void CheckDecisions(const Config& config, Scale scale) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace nccltune::tuner;  // NOLINT(google-build-using-namespace)
   const std::string_view content(reinterpret_cast<const char*>(data), size);
-  const Config config = ParseConfig(content);
+  const TunerConfig config = ParseConfig(content);
   CheckConfig(config, content);
   CheckDecisions(config, {1, 8});
   CheckDecisions(config, {4, 32});

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The peer's end of a flow, controlled by a fuzzer, over 127.0.0.1.
-#ifndef NCCLTUNE_TESTS_NET_FUZZ_SOCKET_H_
-#define NCCLTUNE_TESTS_NET_FUZZ_SOCKET_H_
+#pragma once
 
 #include "net/clock.h"
 #include "net/device_table.h"
@@ -94,5 +93,3 @@ class FuzzSocket {
 };
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_TESTS_NET_FUZZ_SOCKET_H_

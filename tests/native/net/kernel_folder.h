@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A folder that a test fills as the kernel would fill /proc or /sys.
-#ifndef NCCLTUNE_TESTS_NET_KERNEL_FOLDER_H_
-#define NCCLTUNE_TESTS_NET_KERNEL_FOLDER_H_
+#pragma once
 
 #include "net/interfaces.h"
 #include "testing.h"
@@ -64,5 +63,3 @@ inline InterfaceAddress InterfaceOf(const std::string& name, const std::string& 
 }
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_TESTS_NET_KERNEL_FOLDER_H_

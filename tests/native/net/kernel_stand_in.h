@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sits between the plugin and the kernel (the linker's --wrap) and simulates behaviour that this
 // kernel does not show over loopback. The sends, pages, numbers and reports are real.
-#ifndef NCCLTUNE_TESTS_NET_KERNEL_STAND_IN_H_
-#define NCCLTUNE_TESTS_NET_KERNEL_STAND_IN_H_
+#pragma once
 
 #include "standard.h"
 
@@ -51,5 +50,3 @@ void ResetKernel();
 bool KernelHolds(const void* data, size_t bytes);
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_TESTS_NET_KERNEL_STAND_IN_H_

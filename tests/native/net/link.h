@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Both ends of a connection in one process, over 127.0.0.1, without an adapter.
-#ifndef NCCLTUNE_TESTS_NET_LINK_H_
-#define NCCLTUNE_TESTS_NET_LINK_H_
+#pragma once
 
 #include <sys/syscall.h>
 
@@ -386,5 +385,3 @@ inline std::vector<int> SocketsTo(const SocketEndpoint& end) {
 }
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_TESTS_NET_LINK_H_

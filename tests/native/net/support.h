@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_TESTS_NET_SUPPORT_H_
-#define NCCLTUNE_TESTS_NET_SUPPORT_H_
+#pragma once
 
 #include "abi/nccl_types.h"
 #include "abi/net.h"
@@ -231,5 +230,3 @@ using SinceV9 = ::testing::Types<V9, V10, V11, V12>;
 using SinceV11 = ::testing::Types<V11, V12>;
 
 }  // namespace nccltune::net
-
-#endif  // NCCLTUNE_TESTS_NET_SUPPORT_H_

@@ -2,8 +2,7 @@
 //
 // Plays what NCCL 2.27 to 2.31 do with a profiler plugin when a program calls them: which events
 // follow from the plugin's mask, their order and their parents.
-#ifndef NCCLTUNE_TESTS_PROFILER_NCCL_CALLS_H_
-#define NCCLTUNE_TESTS_PROFILER_NCCL_CALLS_H_
+#pragma once
 
 #include <dlfcn.h>
 
@@ -268,5 +267,3 @@ class PlayedCommunicator {
 };
 
 }  // namespace nccltune::profiler
-
-#endif  // NCCLTUNE_TESTS_PROFILER_NCCL_CALLS_H_

@@ -2,8 +2,7 @@
 //
 // A folder of records, and the shipped shared object played in forked children, because the
 // recorder and the plugin behind it belong to a process.
-#ifndef NCCLTUNE_TESTS_PROFILER_RECORDED_H_
-#define NCCLTUNE_TESTS_PROFILER_RECORDED_H_
+#pragma once
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -116,5 +115,3 @@ inline Rows RowsOf(const json::Value& file, std::string_view list) {
 using Newest = PlayedCommunicator<abi::ProfilerV7>;
 
 }  // namespace nccltune::profiler
-
-#endif  // NCCLTUNE_TESTS_PROFILER_RECORDED_H_

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random programs of sends and receives between several ranks.
-#ifndef NCCLTUNE_TESTS_SENDRECV_PROGRAMS_H_
-#define NCCLTUNE_TESTS_SENDRECV_PROGRAMS_H_
+#pragma once
 
 #include "sendrecv/lane/message_lane.h"
 #include "standard.h"
@@ -159,5 +158,3 @@ inline Program RandomProgram(std::mt19937_64& random, size_t messages, bool eage
 }
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_TESTS_SENDRECV_PROGRAMS_H_

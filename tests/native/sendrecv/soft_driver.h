@@ -2,8 +2,7 @@
 // CUDA in software, for tests without a GPU: a machine with several GPUs in one process. A test
 // that drives a machine step by step gets the same order from the same seed. Threads can drive it
 // instead, beside the threads of the test.
-#ifndef NCCLTUNE_TESTS_SENDRECV_SOFT_DRIVER_H_
-#define NCCLTUNE_TESTS_SENDRECV_SOFT_DRIVER_H_
+#pragma once
 
 #include "sendrecv/cuda/driver.h"
 #include "sendrecv/cuda/wait_kernels.h"
@@ -302,5 +301,3 @@ inline SoftDriver& SoftMachine::Open() {
 }
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_TESTS_SENDRECV_SOFT_DRIVER_H_

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The work that is enqueued on the GPUs of a software machine, and what of it may run next. Time is
 // counted in steps, so that the same random numbers give the same run.
-#ifndef NCCLTUNE_TESTS_SENDRECV_SOFT_ENGINE_H_
-#define NCCLTUNE_TESTS_SENDRECV_SOFT_ENGINE_H_
+#pragma once
 
 #include "sendrecv/cuda/driver.h"
 #include "standard.h"
@@ -481,5 +480,3 @@ class SoftEngine {
 };
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_TESTS_SENDRECV_SOFT_ENGINE_H_

@@ -2,8 +2,7 @@
 // The library's wait kernels (native/sendrecv/cuda/wait_kernels.cu) in C++, for both CUDAs in
 // software: what a kernel does whenever it looks at its flags. `Gpu` has Load, Store, Started,
 // RaiseStarted and CopyByKernel, which access memory as a kernel on that GPU.
-#ifndef NCCLTUNE_TESTS_SENDRECV_SOFT_KERNELS_H_
-#define NCCLTUNE_TESTS_SENDRECV_SOFT_KERNELS_H_
+#pragma once
 
 #include "sendrecv/cuda/wait_kernels.h"
 #include "standard.h"
@@ -98,5 +97,3 @@ class SoftExchange {
 };
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_TESTS_SENDRECV_SOFT_KERNELS_H_

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs programs with RunGroup on a software machine.
-#ifndef NCCLTUNE_TESTS_SENDRECV_WORLD_H_
-#define NCCLTUNE_TESTS_SENDRECV_WORLD_H_
+#pragma once
 
 #include "sendrecv/group/group.h"
 #include "sendrecv/lane/gate.h"
@@ -511,5 +510,3 @@ inline void ExpectWell(const Ran& ran, const Program& program, uint64_t seed,
 }
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_TESTS_SENDRECV_WORLD_H_

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The documented meaning of a configuration, implemented simply: row by row, the first one that
 // matches and that NCCL can run. The tests use it as reference, and the benchmark as alternative.
-#ifndef NCCLTUNE_TESTS_TUNER_FIRST_MATCH_H_
-#define NCCLTUNE_TESTS_TUNER_FIRST_MATCH_H_
+#pragma once
 
 #include "standard.h"
 #include "tuner/decision.h"
@@ -29,5 +28,3 @@ const Rule* FirstMatch(const std::vector<Rule>& rules, const Call& call, const S
 }
 
 }  // namespace nccltune::tuner
-
-#endif  // NCCLTUNE_TESTS_TUNER_FIRST_MATCH_H_

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared parts of the plugin's tests: a temporary environment and files, and a uniform interface to
 // the exported structs of all versions.
-#ifndef NCCLTUNE_TESTS_TUNER_SUPPORT_H_
-#define NCCLTUNE_TESTS_TUNER_SUPPORT_H_
+#pragma once
 
 #include "abi/tuner.h"
 #include "host/plugin_log.h"
@@ -246,5 +245,3 @@ inline std::vector<std::string> TakeLog() {
 inline void SetNcclVersion(int code) { nccl_version = code; }
 
 }  // namespace nccltune::tuner
-
-#endif  // NCCLTUNE_TESTS_TUNER_SUPPORT_H_

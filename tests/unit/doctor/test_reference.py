@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from nccltune.doctor.examine import link
 from nccltune.doctor.facts import catalogue
 from nccltune.doctor.language.functions import FUNCTIONS
 from nccltune.doctor.rulebase import rule_base
-from nccltune.doctor.sources import link
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "doctor.md"
 

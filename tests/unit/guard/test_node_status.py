@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 import nccltune
-from nccltune.cli.status_screen import show
+from nccltune.cli.status import show
 from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.guard.audit import AuditedProcess
 from nccltune.guard.jobs import read_job_log

@@ -28,7 +28,6 @@ facts_topo.py      facts of topology and graph files
 facts_cloud.py     facts of the cloud
 facts_failures.py  facts of failures that some output states
 parsers/      parse the text of a tool or file into records
-write.py      write the evidence of the running node into a folder
 script.py     make a shell script that writes the same folder
 redacting.py  remove secrets and addresses from raw text
 """

@@ -3,9 +3,9 @@
 
 from typing import Any
 
-from nccltune.doctor.evidence.parsers.completions import completions
 from nccltune.doctor.evidence.parsers.failures import (
     FailureLine,
+    completions,
     crash_frames,
     failed_diagnostics,
     parse_failures,

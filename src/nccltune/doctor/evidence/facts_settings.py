@@ -13,7 +13,7 @@ from nccltune.doctor.evidence.parsers.job_settings import (
 from nccltune.doctor.evidence.parsers.listed import parse_listed
 from nccltune.doctor.evidence.parsers.nccl_lines import parse_nccl_lines
 from nccltune.doctor.evidence.parsers.symbols import parse_plugins
-from nccltune.doctor.evidence.parsers.text import SettingLine, lines_of
+from nccltune.doctor.evidence.parsers.text import lines_of
 from nccltune.doctor.evidence.raw import NodeEvidence
 from nccltune.doctor.evidence.redacting import kept_name, kept_value
 from nccltune.doctor.facts import Facts
@@ -200,12 +200,8 @@ def _profiles(evidence: NodeEvidence) -> Iterator[SettingRecord]:
 
 def _jobs(evidence: NodeEvidence) -> Iterator[SettingRecord]:
     for raw in evidence.all("job"):
-        for one in evidence.parse(raw, _job):
+        for one in evidence.parse(raw, lambda text: parse_job_settings(text, kept_name)):
             yield _setting(one.name, one.value, "job_file", raw.place(one.line))
-
-
-def _job(text: str) -> list[SettingLine]:
-    return parse_job_settings(text, kept_name)
 
 
 def _posted(
@@ -218,15 +214,11 @@ def _posted(
         for raw in evidence.all(item):
             if raw.source in jobs:
                 continue
-            for one in evidence.parse(raw, _post):
+            for one in evidence.parse(raw, lambda text: parse_posted_settings(text, kept_name)):
                 setting = _setting(one.name, one.value, "post", raw.place(one.line))
                 if (setting.name, setting.value) not in seen:
                     seen.add((setting.name, setting.value))
                     yield setting
-
-
-def _post(text: str) -> list[SettingLine]:
-    return parse_posted_settings(text, kept_name)
 
 
 def _logged(evidence: NodeEvidence) -> Iterator[SettingRecord]:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read a running node without root rights: files and tools in parallel, each with a time limit."""
 
+import datetime
 import os
 import pwd
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -10,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import nccltune
 from nccltune.doctor.evidence import redacting
 from nccltune.doctor.evidence.catalogue import (
     COMMANDS,
@@ -26,11 +29,13 @@ from nccltune.doctor.evidence.catalogue import (
     Values,
 )
 from nccltune.doctor.evidence.files import Unread, below, matching, read_file, read_values
+from nccltune.doctor.evidence.item_names import INDEX
 from nccltune.doctor.evidence.parsers.pci_config import parse_pci_config, render_pci_config
 from nccltune.doctor.evidence.plugins import libraries_text, plugins_text
 from nccltune.doctor.evidence.raw import Cache, NodeEvidence, Raw
 from nccltune.doctor.evidence.tools import Output, run_all
 from nccltune.formats.tuner_config.nccl_conf import conf_files
+from nccltune.model.errors import InputError
 
 Runner = Callable[[list[ToolCommand]], Mapping[str, Output]]
 _TICK_S = 0.05
@@ -315,3 +320,38 @@ def _put_output(evidence: NodeEvidence, name: str, output: Output) -> None:
         return
     words = next((c.words for c in COMMANDS if c.name == name), (name,))
     evidence.put(Raw(name, " ".join(words), plain(name, output.data), is_file=False))
+
+
+def collect_to(folder: Path, *, host: str | None = None) -> Path:
+    """Read this node and write its files into `folder`/HOST. No root rights are needed.
+
+    Returns the node's folder. Raises InputError if that folder cannot be written.
+    """
+    evidence = gather(thorough=True)
+    return write_evidence(evidence, folder, host=host)
+
+
+def write_evidence(evidence: NodeEvidence, folder: Path, *, host: str | None = None) -> Path:
+    """Write the items of a node into `folder`/HOST, and return that folder.
+
+    Existing files with the same names are overwritten. Raises InputError if the folder cannot be
+    written.
+    """
+    name = re.sub(r"[^\w.-]", "_", host or evidence.host).lstrip(".") or "node"
+    target = folder / name
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    index = [f"by\tnccltune {nccltune.__version__}", f"at\t{now}"]
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for item in sorted(evidence.names):
+            raws = evidence.all(item)
+            for number, raw in enumerate(raws, 1):
+                end = f".{number}.txt" if len(raws) > 1 else ".txt"
+                (target / f"{item}{end}").write_bytes(raw.data)
+                index.append(f"read\t{item}\t{raw.source}")
+        index += [f"not read\t{problem}" for problem in evidence.problems]
+        text = "".join(f"{line}\n" for line in index)
+        (target / f"{INDEX}.txt").write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", where=str(target)) from error
+    return target

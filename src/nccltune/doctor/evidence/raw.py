@@ -211,7 +211,7 @@ class NodeEvidence:
 
     def text(self, name: str) -> tuple[str, Raw] | None:
         """Return the text of the item `name`, and the item's Raw."""
-        found = self.parsed(name, _same)
+        found = self.parsed(name, lambda text: text)
         if found is not None and found[0].strip():
             raw = found[1]
             if raw.is_sure or name not in _MARKED_TEXTS:
@@ -238,7 +238,3 @@ def _holds(record: object) -> bool:
         fields = record._asdict()
         return any(fields[name] not in (None, (), [], {}, "") for name in fields.keys() - _COUNTS)
     return bool(record) if isinstance(record, tuple | list | dict) else True
-
-
-def _same(text: str) -> str:
-    return text

@@ -6,5 +6,4 @@ comprehensions.py  run comprehensions, `any` and `all`
 functions.py       the functions that an expression may call
 template.py        compile texts with expressions in braces
 evaluation.py      define UNKNOWN, the environment of an evaluation and its limit of steps
-format_value.py    format values as text for people
 """

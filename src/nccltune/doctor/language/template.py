@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from nccltune.doctor.language.evaluation import Env
 from nccltune.doctor.language.expression import Compiled, Scope, compile_expression
-from nccltune.doctor.language.format_value import format_value
+from nccltune.doctor.language.functions import format_value
 from nccltune.model.errors import InputError
 
 _PART = re.compile(r"\{([^{}]*)\}")

@@ -338,7 +338,7 @@ def _careful(line: str, number: int) -> Rule | Problem:
                 raise CellError("'default' is not an algorithm", hint)
             found.append(parse(cell, *limits))
         except CellError as error:
-            errors.append(_in_column(column, error))
+            errors.append(CellError(f"{_named(column)}: {error.message}", error.hint))
     if errors:
         hints = dict.fromkeys(error.hint for error in errors if error.hint)
         return Problem(
@@ -358,10 +358,6 @@ def _careful(line: str, number: int) -> Rule | Problem:
 
 def _named(column: int) -> str:
     return f"column {column + 1} ({COLUMNS[column]})"
-
-
-def _in_column(column: int, error: CellError) -> CellError:
-    return CellError(f"{_named(column)}: {error.message}", error.hint)
 
 
 def _read_header(line: str, number: int, found: RuleFile) -> None:

@@ -6,7 +6,6 @@ openmpi.py     Open MPI 4 and 5
 hydra.py       MPICH and Intel MPI
 slurm.py       sbatch script or srun line
 kubernetes.py  MPIJob or JobSet
-jobset.py      the pods of a JobSet
 """
 
 from nccltune.launch.flavor import Flavor, Launcher

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Render a job as YAML for Kubernetes: an MPIJob of the MPI Operator, or a JobSet."""
 
+import shlex
 from typing import Any
 
 from nccltune.launch.flavor import Flavor, Launcher
@@ -48,8 +49,6 @@ def render_kubernetes(job: Job, flavor: Flavor, context: RenderContext) -> Rende
     if job.kubernetes.kind == "MPIJob":
         manifest, parts = _mpi_job(job, held=context.conversation)
     else:
-        from nccltune.launch.render.jobset import job_set
-
         manifest, parts = job_set(job, held=context.conversation)
     words = (*base_words(job.kubernetes.context), "create", "-f", MANIFEST)
     text = as_yaml(manifest)
@@ -119,7 +118,6 @@ def inner(job: Job, context: RenderContext) -> tuple[str, list[CommandPart]]:
     tagged = not context.conversation
     if job.kubernetes.kind == "MPIJob":
         return "", _launcher(job, tagged=tagged)
-    from nccltune.launch.render.jobset import mpirun_of, wait_for_workers
 
     return wait_for_workers(job), mpirun_of(job, tagged=tagged)
 
@@ -191,3 +189,137 @@ def _launcher(job: Job, *, tagged: bool = True) -> list[CommandPart]:
         options = hydra_parts(job, flavor, tagged=tagged)
         parts = [CommandPart(("mpiexec.hydra",), name), hostfile, *options]
     return [*parts, CommandPart(tuple(job.words), "the program")]
+
+
+KEYS = "/etc/nccl-ssh"
+WAIT_S = 600
+# By default Open MPI 4 cuts a host's name at the first dot, but DNS does not know the short name of
+# a pod. This variable makes Open MPI keep the whole name.
+_WHOLE_NAMES = "OMPI_MCA_orte_keep_fqdn_hostnames"
+
+# All users can read the files of a secret, and ssh refuses a key with such permissions. So the
+# script copies the keys with permissions for their owner only.
+_PREPARE = f"""\
+mkdir -p /root/.ssh /run/sshd
+install -m 600 {KEYS}/id /root/.ssh/id
+install -m 600 {KEYS}/id.pub /root/.ssh/authorized_keys
+printf 'Host *\\n  Port {SSH_PORT}\\n  IdentityFile /root/.ssh/id\\n  StrictHostKeyChecking no\\n  \
+UserKnownHostsFile /dev/null\\n  LogLevel ERROR\\n' > /root/.ssh/config
+"""
+
+
+def mpirun_of(job: Job, *, tagged: bool) -> list[CommandPart]:
+    """Return the mpirun command of the launcher pod."""
+    slots = job.processes_per_node
+    hosts = ",".join(f"{host}:{slots}" for host in _hosts(job))
+    return [
+        CommandPart(("mpirun",), "the image's Open MPI"),
+        ROOT,
+        *mpirun_parts(
+            job,
+            Flavor(Launcher.OPENMPI),
+            where=[CommandPart(("--host", hosts), "the pods by their DNS names")],
+            tagged=tagged,
+        ),
+        CommandPart(tuple(job.words), "the program"),
+    ]
+
+
+def wait_for_workers(job: Job) -> str:
+    """Return the shell lines that wait until every worker accepts ssh, or exit with 1.
+
+    ssh reads /dev/null, because the standard input is for the program.
+    """
+    return (
+        f"for host in {' '.join(_hosts(job))}; do\n"
+        f"  for second in $(seq {WAIT_S}); do "
+        "ssh $host true </dev/null 2>/dev/null && continue 2; sleep 1; done\n"
+        f'  echo "$host does not answer" >&2; exit 1\n'
+        "done\n"
+    )
+
+
+def _hosts(job: Job) -> list[str]:
+    return [f"{job.name}-worker-0-{index}.{job.name}" for index in range(job.nodes)]
+
+
+def job_set(job: Job, *, held: bool) -> tuple[dict[str, Any], list[CommandPart]]:
+    """Return the manifest of a JobSet, `held` to wait for commands, and what its parts mean.
+
+    Raises InputError for another MPI than Open MPI.
+    """
+    options = job.kubernetes
+    if options.mpi != "OpenMPI":
+        raise InputError(
+            f"a JobSet with {options.mpi} is not known",
+            where="kubernetes.mpi",
+            hint='use Open MPI, or kind = "MPIJob"',
+        )
+    inner = mpirun_of(job, tagged=True)
+    worker = _with_keys(worker_pod(job, "worker"), job)
+    worker["containers"][0]["command"] = [
+        "bash",
+        "-ec",
+        f"{_PREPARE}ssh-keygen -A\nexec /usr/sbin/sshd -De -p {SSH_PORT}\n",
+    ]
+    run = f"{wait_for_workers(job)}exec {shlex.join(words_of(inner))}\n"
+    launcher = _with_keys(
+        {
+            "containers": [
+                {
+                    "name": "launcher",
+                    "image": options.image,
+                    "command": ["bash", "-ec", _PREPARE + (HOLD if held else run)],
+                    "env": [{"name": _WHOLE_NAMES, "value": "true"}],
+                }
+            ]
+        },
+        job,
+    )
+    manifest = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": metadata(job),
+        "spec": {
+            "network": {"enableDNSHostnames": True},
+            "successPolicy": {"operator": "All", "targetReplicatedJobs": ["launcher"]},
+            "failurePolicy": {"maxRestarts": 0},
+            "replicatedJobs": [
+                _replicated("worker", job.nodes, worker),
+                _replicated("launcher", 1, launcher),
+            ],
+        },
+    }
+    meanings = [
+        CommandPart((f"worker parallelism: {job.nodes}",), f"{count(job.nodes, 'pod')} with sshd"),
+        CommandPart(("enableDNSHostnames: true",), "the pods find each other by name"),
+        CommandPart(("targetReplicatedJobs: launcher",), "the set is done when mpirun is"),
+        CommandPart(("maxRestarts: 0",), "a failed run is reported, not retried"),
+        *hosts_part(job),
+        CommandPart(
+            (f"secret: {options.ssh_secret}",),
+            "a key pair of your own, as files id and id.pub, with which mpirun reaches the workers",
+        ),
+    ]
+    return manifest, [*meanings, *inner]
+
+
+def _with_keys(pod: dict[str, Any], job: Job) -> dict[str, Any]:
+    pod["restartPolicy"] = "Never"
+    pod.setdefault("volumes", []).append(
+        {"name": "ssh", "secret": {"secretName": job.kubernetes.ssh_secret}}
+    )
+    container = pod["containers"][0]
+    container.setdefault("volumeMounts", []).append({"name": "ssh", "mountPath": KEYS})
+    return pod
+
+
+def _replicated(name: str, pods: int, pod: dict[str, Any]) -> dict[str, Any]:
+    spec = {
+        "parallelism": pods,
+        "completions": pods,
+        "completionMode": "Indexed",
+        "backoffLimit": 0,
+        "template": {"spec": pod},
+    }
+    return {"name": name, "replicas": 1, "template": {"spec": spec}}

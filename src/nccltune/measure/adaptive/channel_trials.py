@@ -16,8 +16,7 @@ from nccltune.analyze.timings import Timings
 from nccltune.measure.adaptive.rounds import spent_us, timing_us
 from nccltune.measure.adaptive.size_state import SizeState
 from nccltune.measure.bench.conversation import ExecutedChoice
-from nccltune.model.choice import Choice
-from nccltune.model.chunks import chunk_grain, largest_chunk
+from nccltune.model.choice import Choice, chunk_grain, largest_chunk
 from nccltune.model.collective import Collective
 
 CHANNEL_TOLERANCE = 0.02

@@ -14,17 +14,18 @@ from nccltune.analyze.timings import Timings
 from nccltune.measure.adaptive.collective_plan import CollectivePlan
 from nccltune.measure.adaptive.rounds import SizeDecisions
 from nccltune.measure.adaptive.size_state import SizeStates
-from nccltune.measure.adaptive.time_estimate import Predictions, TimeEstimator, seconds_left
-from nccltune.measure.bench.conditions import PLAIN, CallKind
+from nccltune.measure.adaptive.time_estimate import (
+    PlanEstimates,
+    PlanKey,
+    Predictions,
+    seconds_left,
+)
+from nccltune.measure.bench.conditions import CallKind
 from nccltune.measure.bench.conversation import BenchPoint, PointKey, RequestSource, RoundRequest
 from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
 
 EXHAUSTIVE_FACTOR = 2
-
-
-PlanKey = tuple[Collective, CallKind]
-"""A collective and how its calls are made: each has a plan of its own."""
 
 
 class CollectiveStatus(NamedTuple):
@@ -42,7 +43,7 @@ class CollectiveStatus(NamedTuple):
     decided: Callable[[], SizeDecisions]
 
 
-class Plan:
+class Plan(PlanEstimates):
     """The adaptive plan: the plans of several collectives and kinds of calls, joined.
 
     Each function in `turns` returns the next requests of one collective, or an empty list at the
@@ -66,9 +67,7 @@ class Plan:
         self.unmeasured: Mapping[Collective, float] = {}
         self.remarks: Sequence[str] = ()
         self._plans = {(plan.collective, plan.calls): plan for plan in plans}
-        self._predictions = predictions or {}
-        self._iterations: dict[PlanKey, dict[int, int]] = {plan: {} for plan in self._plans}
-        self._estimators: dict[PlanKey, TimeEstimator] = {}
+        super().__init__({key: plan.timings for key, plan in self._plans.items()}, predictions)
 
     @property
     def turns(self) -> Sequence[RequestSource]:
@@ -93,25 +92,13 @@ class Plan:
 
     def feed(self, key: PointKey, point: BenchPoint) -> None:
         """Record the answer to one requested point."""
-        self._estimators.pop((key.collective, key.calls), None)
+        self.forget((key.collective, key.calls))
         self._plans[key.collective, key.calls].feed(key, point)
-
-    def seconds(self, ask: RoundRequest) -> float:
-        """Return about how long a request takes, in seconds."""
-        return self._estimator((ask.collective, ask.calls)).seconds(ask)
-
-    def iterations(self, collective: Collective, size: int, calls: CallKind = PLAIN) -> int:
-        """Return the number of timed calls in one timing; it stays, so that timings compare."""
-        key = collective, calls
-        decided = self._iterations[key]
-        if size not in decided:
-            decided[size] = self._estimator(key).iterations(size)
-        return decided[size]
 
     def seconds_left(self) -> float:
         """Return about how long all remaining measurements take, in seconds."""
         return math.fsum(
-            seconds_left(plan, self._estimator(key)) for key, plan in self._plans.items()
+            seconds_left(plan, self.estimator(key)) for key, plan in self._plans.items()
         )
 
     @property
@@ -138,13 +125,6 @@ class Plan:
             )
             for plan in self._plans.values()
         ]
-
-    def _estimator(self, key: PlanKey) -> TimeEstimator:
-        if key not in self._estimators:
-            self._estimators[key] = TimeEstimator(
-                self._plans[key].timings, self._predictions.get(key, {}), self._iterations[key]
-            )
-        return self._estimators[key]
 
 
 class ExhaustivePlan(Plan):

@@ -7,12 +7,16 @@ from collections.abc import Mapping
 from nccltune.analyze.timings import Timings
 from nccltune.measure.adaptive.collective_plan import CollectivePlan
 from nccltune.measure.adaptive.refine import BOUNDARY_RATIO, Curves
+from nccltune.measure.bench.conditions import PLAIN, CallKind
 from nccltune.measure.bench.conversation import RoundRequest
 from nccltune.model.choice import DEFAULT, AnyChoice
+from nccltune.model.collective import Collective
 
 Predictions = Mapping[int, Mapping[str, float]]
 """Times that NCCL predicts, in us, by size in bytes and by `algorithm/protocol`."""
 
+PlanKey = tuple[Collective, CallKind]
+"""A collective and how its calls are made: each has a plan, or a proof, of its own."""
 TARGET_US = 1500.0
 """A timing repeats the call until the timed calls take about this long together, in us."""
 MOST_ITERATIONS = 50
@@ -86,6 +90,44 @@ class TimeEstimator:
             else costs.get(choice.without_channels().label, 0.0)
         )
         return (near, math.log(cost)) if cost > 0 else None
+
+
+class PlanEstimates:
+    """Estimates of the times of several collectives from their timings, as these grow."""
+
+    def __init__(
+        self,
+        timings: Mapping[PlanKey, Timings],
+        predictions: Mapping[PlanKey, Predictions] | None = None,
+    ) -> None:
+        self._timings = timings
+        self._predictions = predictions or {}
+        self._iterations: dict[PlanKey, dict[int, int]] = {key: {} for key in timings}
+        self._estimators: dict[PlanKey, TimeEstimator] = {}
+
+    def estimator(self, key: PlanKey) -> TimeEstimator:
+        """Return the estimator of a collective, from all its timings before the last `forget`."""
+        if key not in self._estimators:
+            self._estimators[key] = TimeEstimator(
+                self._timings[key], self._predictions.get(key, {}), self._iterations[key]
+            )
+        return self._estimators[key]
+
+    def forget(self, key: PlanKey) -> None:
+        """Drop the estimator of a collective that has a new timing."""
+        self._estimators.pop(key, None)
+
+    def seconds(self, ask: RoundRequest) -> float:
+        """Return about how long a request takes, in seconds."""
+        return self.estimator((ask.collective, ask.calls)).seconds(ask)
+
+    def iterations(self, collective: Collective, size: int, calls: CallKind = PLAIN) -> int:
+        """Return the number of timed calls in one timing; it stays, so that timings compare."""
+        key = collective, calls
+        decided = self._iterations[key]
+        if size not in decided:
+            decided[size] = self.estimator(key).iterations(size)
+        return decided[size]
 
 
 def point_us(size: int, call_us: float, iterations: int) -> float:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from nccltune.analyze.expected import Expectation
 from nccltune.model.choice import Algorithm
 from nccltune.model.collective import Collective
-from nccltune.model.errors import InputError, NccltuneError
+from nccltune.model.errors import InputError
 from nccltune.model.platform import Platform
 from nccltune.model.scale import Scale
 from nccltune.model.topology import Topology
@@ -57,7 +57,7 @@ def expectations(
                 nvlink_domains=platform.nvlink_domains,
             )
         except InputError as error:
-            silent[_sentence(error)] = None
+            silent[error.message] = None
             continue
         found.append(
             Expectation(
@@ -90,7 +90,3 @@ def _kinds(made: Expected) -> str:
 def _words(kinds: list[tuple[FlowKind, float]]) -> Iterator[str]:
     for kind, rate in kinds:
         yield kind.prose if len(kinds) == 1 else f"{kind.prose} ({rate:.3g})"
-
-
-def _sentence(error: NccltuneError) -> str:
-    return error.message

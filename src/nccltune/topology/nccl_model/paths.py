@@ -20,7 +20,7 @@ import msgspec
 from nccltune.topology.hardware import bandwidth
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
-from nccltune.topology.nccl_model.settings import PathKind, PathRules, PathSettings, rules_of
+from nccltune.topology.nccl_model.settings import PathKind, PathRules, PathSettings
 
 _KINDS = {
     LinkKind.PCI: PathKind.PIX,
@@ -220,7 +220,7 @@ def paths(
     >>> found.between("GPU0", "GPU1").kind.name
     'NVL'
     """
-    return Paths(graph, settings, rules_of(nccl_version))
+    return Paths(graph, settings, PathRules(nccl_version))
 
 
 class Paths:

@@ -32,9 +32,8 @@ from nccltune.topology.nccl_model.search_rules import (
     Ring,
     SearchGoal,
     SearchRules,
-    search_rules,
 )
-from nccltune.topology.nccl_model.settings import PathKind, rules_of
+from nccltune.topology.nccl_model.settings import PathKind, PathRules
 
 STEPS = 1 << 19
 """Limit of steps for a whole search, as in NCCL (`NCCL_SEARCH_GLOBAL_TIMEOUT`)."""
@@ -94,7 +93,7 @@ class Searched(msgspec.Struct, frozen=True):
         `NCCL_MAX_NCHANNELS` (`most`) and `NCCL_MIN_NCHANNELS` (`least`). Up to 2.27 there are at
         least as many channels as NVLS has, if NVLS is on (`nvls`).
         """
-        rules = search_rules(self.version)
+        rules = SearchRules(self.version)
         limit = rules.most_channels
         count = min(limit, 2 * self.ring.channels)
         hopper = 90 <= sm <= rules.doubled_to
@@ -109,7 +108,7 @@ class Searched(msgspec.Struct, frozen=True):
 
 def nvls_channels(version: Version, sm: int, nodes: int) -> int:
     """Return the number of channels of NVLS (`nvlsChannels`), by the least compute capability."""
-    table = search_rules(version).nvls_channels
+    table = SearchRules(version).nvls_channels
     one, several = table[max(since for since in table if since <= sm)]
     return several if nodes > 1 else one
 
@@ -131,7 +130,7 @@ def search(
     """
     known = version or NEWEST
     inter = _several(node, nodes)
-    most = search_rules(known).most_channels // 2
+    most = SearchRules(known).most_channels // 2
     ring = _search(node, Pattern.RING, known, inter, cross_nic, 1, most)
     assert ring is not None
     tree = _search(
@@ -153,7 +152,7 @@ def search_nvls(
     if not node.nvswitch or min(gpu.sm for gpu in node.gpus) < 90:
         return None
     known = version or NEWEST
-    rules = search_rules(known)
+    rules = SearchRules(known)
     most = min(rules.nvls_heads or len(node.gpus), len(node.gpus))
     inter = _several(node, nodes)
     # On one node NVLS has to read from all GPUs equally.
@@ -173,7 +172,7 @@ def search_collnet(
 ) -> CollnetSearched:
     """Return the channels of CollNet on several nodes. `channels` is the number of the ring."""
     known = version or NEWEST
-    rules = search_rules(known)
+    rules = SearchRules(known)
     inter = _several(node, nodes)
     chain = _search(node, Pattern.TREE, known, inter, 0, channels, channels, coll=True)
     if not rules.collnet_direct:
@@ -248,7 +247,7 @@ class _Search:
         self.size = len(node.gpus)
         self.sm = min(gpu.sm for gpu in node.gpus)
         self.version = version
-        self.rules: SearchRules = search_rules(version)
+        self.rules = SearchRules(version)
         self.table = speeds(self.sm, inter=inter, version=version)
         self.inter = inter
         self.coll = coll
@@ -516,7 +515,7 @@ def system_bandwidths(
     routes = node.gpu_net if inter else node.gpu_gpu
     fastest = max((route.gb_per_s for row in routes for route in row if route.links), default=0.0)
     nvlinks = {LinkKind.NVLINK}
-    if rules_of(version).c2c_as_nvlink:
+    if PathRules(version).c2c_as_nvlink:
         nvlinks.add(LinkKind.C2C)
     totals = []
     for gpu in node.gpus:

@@ -153,54 +153,34 @@ def _flag(text: str | None) -> bool | None:
     return None if number is None else number != 0
 
 
-class PathRules(msgspec.Struct, frozen=True, kw_only=True):
+class PathRules:
     """The path rules that differ between versions of NCCL."""
 
-    by_kind: bool
-    """Since 2.30.7 paths compare by kind, bandwidth, hops; before, by bandwidth without more
-    hops."""
-    widest_cpu: bool
-    """Since 2.30.7 the CPU of a GPU is the one of the widest path, before of the fewest hops."""
-    c2c_as_nvlink: bool
-    """Until 2.25 C2C counts as NVLink."""
-    p2c: bool
-    """Since 2.27 a path over C2C and then PCIe has its own kind, P2C."""
-    p2c_nearest_only: bool
-    """Since 2.29 the kind P2C applies only to the nearest NICs of a GPU."""
-    far_nics_bounce: bool
-    """Until 2.20 a path to a NIC that crosses a CPU, without GPUDirect RDMA, uses the GPU's CPU."""
-    pxn_needs_gdr: bool
-    """Since 2.30 PXN requires that the GPU beside the NIC can send with GPUDirect RDMA."""
-    pxn_c2c: bool
-    """Default of NCCL_PXN_C2C: on since 2.28."""
-    gdr_c2c: bool
-    """Default of NCCL_NET_GDR_C2C: on since 2.27."""
-    p2c_as_c2c: bool
-    """Until 2.28 NCCL_NET_GDR_LEVEL treats a path of kind P2C like one of kind C2C."""
-    amd_pairs_only: bool
-    """Since 2.23 P2P on AMD crosses a CPU only with at most two GPUs in the node."""
-    shares_by_rest: bool
-    """In 2.30.7 a GPU's first NIC is its index modulo the sharing GPUs, else the index."""
-    read_from_sm80: bool
-    """Since 2.19.1 GPUDirect RDMA reads are on by default from compute capability 8.0."""
-
-
-def rules_of(version: Version | None) -> PathRules:
-    """Return the path rules of a version; None is the newest known version."""
-    newest = (1 << 30, 0, 0)
-    since = version if version is not None else newest
-    return PathRules(
-        by_kind=since >= (2, 30, 7),
-        widest_cpu=since >= (2, 30, 7),
-        c2c_as_nvlink=since < (2, 26, 0),
-        p2c=since >= (2, 27, 0),
-        p2c_nearest_only=since >= (2, 29, 0),
-        far_nics_bounce=since < (2, 21, 0),
-        pxn_needs_gdr=since >= (2, 30, 0),
-        pxn_c2c=since >= (2, 28, 0),
-        gdr_c2c=since >= (2, 27, 0),
-        p2c_as_c2c=since < (2, 29, 0),
-        amd_pairs_only=since >= (2, 23, 0),
-        shares_by_rest=(2, 30, 7) <= since < (2, 31, 0),
-        read_from_sm80=since >= (2, 19, 1),
-    )
+    def __init__(self, version: Version | None) -> None:
+        since = version if version is not None else (1 << 30, 0, 0)
+        self.by_kind = since >= (2, 30, 7)
+        """Paths compare by kind, bandwidth, hops; before, by bandwidth without more hops."""
+        self.widest_cpu = since >= (2, 30, 7)
+        """The CPU of a GPU is the one of the widest path, before of the fewest hops."""
+        self.c2c_as_nvlink = since < (2, 26, 0)
+        """C2C counts as NVLink."""
+        self.p2c = since >= (2, 27, 0)
+        """A path over C2C and then PCIe has its own kind, P2C."""
+        self.p2c_nearest_only = since >= (2, 29, 0)
+        """The kind P2C applies only to the nearest NICs of a GPU."""
+        self.far_nics_bounce = since < (2, 21, 0)
+        """A path to a NIC that crosses a CPU, without GPUDirect RDMA, uses the GPU's CPU."""
+        self.pxn_needs_gdr = since >= (2, 30, 0)
+        """PXN requires that the GPU beside the NIC can send with GPUDirect RDMA."""
+        self.pxn_c2c = since >= (2, 28, 0)
+        """Default of NCCL_PXN_C2C."""
+        self.gdr_c2c = since >= (2, 27, 0)
+        """Default of NCCL_NET_GDR_C2C."""
+        self.p2c_as_c2c = since < (2, 29, 0)
+        """NCCL_NET_GDR_LEVEL treats a path of kind P2C like one of kind C2C."""
+        self.amd_pairs_only = since >= (2, 23, 0)
+        """P2P on AMD crosses a CPU only with at most two GPUs in the node."""
+        self.shares_by_rest = (2, 30, 7) <= since < (2, 31, 0)
+        """In 2.30.7 a GPU's first NIC is its index modulo the sharing GPUs, else the index."""
+        self.read_from_sm80 = since >= (2, 19, 1)
+        """GPUDirect RDMA reads are on by default from compute capability 8.0."""

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_TESTS_NATIVE_BENCH_NCCL_SUPPORT_H_
-#define NCCLTUNE_TESTS_NATIVE_BENCH_NCCL_SUPPORT_H_
+#pragma once
 
 #include "bench/backend.h"
 #include "standard.h"
@@ -96,5 +95,3 @@ class FakeGpus : public ::testing::Test {
 };
 
 }  // namespace nccltune::bench
-
-#endif  // NCCLTUNE_TESTS_NATIVE_BENCH_NCCL_SUPPORT_H_

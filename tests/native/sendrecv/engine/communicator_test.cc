@@ -325,7 +325,7 @@ MessageCall Send(const LocalRanks& ranks, uint64_t bytes) {
 }
 
 Eligibility OfSend(const LocalRanks& ranks, uint64_t bytes) {
-  return EligibilityOf(Send(ranks, bytes));
+  return EligibilityOfCall(Send(ranks, bytes));
 }
 
 const uint64_t kFrom = SendRecvOptions().from;
@@ -357,15 +357,16 @@ TEST(Eligibility, WhatNcclChecksAtTheCallIsNotTracked) {
   ranks.Begin();
   MessageCall call = Send(ranks, kFrom);
   call.peer = 0;
-  EXPECT_EQ(EligibilityOf(call), Eligibility::kUntracked) << "a message of a rank to itself";
+  EXPECT_EQ(EligibilityOfCall(call), Eligibility::kUntracked) << "a message of a rank to itself";
   call = Send(ranks, 0);
-  EXPECT_EQ(EligibilityOf(call), Eligibility::kUntracked) << "no bytes";
+  EXPECT_EQ(EligibilityOfCall(call), Eligibility::kUntracked) << "no bytes";
   call = Send(ranks, SIZE_MAX);
   call.type = nccl::DataType{7};  // 4 bytes
-  EXPECT_EQ(EligibilityOf(call), Eligibility::kUntracked) << "more bytes than a number can hold";
+  EXPECT_EQ(EligibilityOfCall(call), Eligibility::kUntracked)
+      << "more bytes than a number can hold";
   call = Send(ranks, kFrom);
   call.buffer = nullptr;
-  EXPECT_EQ(EligibilityOf(call), Eligibility::kUntracked) << "no memory";
+  EXPECT_EQ(EligibilityOfCall(call), Eligibility::kUntracked) << "no memory";
 }
 
 TEST(Eligibility, APeerWithOtherSettingsAndADryRunHaveNone) {

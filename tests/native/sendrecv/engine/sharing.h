@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Test helpers: two ranks that share memory, without communicators.
-#ifndef NCCLTUNE_TESTS_SENDRECV_ENGINE_SHARING_H_
-#define NCCLTUNE_TESTS_SENDRECV_ENGINE_SHARING_H_
+#pragma once
 
 #include "sendrecv/group/communicator.h"
 #include "sendrecv/memory/exported_memory.h"
@@ -234,5 +233,3 @@ inline size_t InheritedDescriptors() {
 }
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_TESTS_SENDRECV_ENGINE_SHARING_H_

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
 
    A library with NCCL's functions that only records how they were called. */
-#ifndef NCCLTUNE_TESTS_SENDRECV_SHELL_FAKE_NCCL_H_
-#define NCCLTUNE_TESTS_SENDRECV_SHELL_FAKE_NCCL_H_
+#pragma once
 
 #include <stdint.h>
 
@@ -39,5 +38,3 @@ static inline int FakeResult(const char* name) {
   for (; *name != '\0'; ++name) sum = sum * 31 + (unsigned char)*name;
   return (int)(sum & 0xffffffU);
 }
-
-#endif /* NCCLTUNE_TESTS_SENDRECV_SHELL_FAKE_NCCL_H_ */

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state of the CUDA stand-in in one process: GPUs, contexts, and streams and events by their
 // handles.
-#ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_CUDA_MACHINE_H_
-#define NCCLTUNE_TESTS_SENDRECV_STAND_IN_CUDA_MACHINE_H_
+#pragma once
 
 #include "sendrecv/stand_in/cuda_options.h"
 #include "sendrecv/stand_in/soft_cuda.h"
@@ -239,5 +238,3 @@ CUresult SynchronizeContext(Context& context);
   if (stream == nullptr) return kInvalidHandle
 
 }  // namespace nccltune::soft
-
-#endif  // NCCLTUNE_TESTS_SENDRECV_STAND_IN_CUDA_MACHINE_H_

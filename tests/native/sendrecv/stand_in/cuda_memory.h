@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPU memory in software that several processes share. Each allocation is a memfd, which ends with
 // its last user. The CPU cannot access memory at a device address, as with CUDA.
-#ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_CUDA_MEMORY_H_
-#define NCCLTUNE_TESTS_SENDRECV_STAND_IN_CUDA_MEMORY_H_
+#pragma once
 
 #include "sendrecv/stand_in/soft_cuda.h"
 #include "standard.h"
@@ -450,5 +449,3 @@ inline std::vector<Piece> Memory::Reach(int gpu, CUdeviceptr address, size_t byt
 }
 
 }  // namespace nccltune::soft
-
-#endif  // NCCLTUNE_TESTS_SENDRECV_STAND_IN_CUDA_MEMORY_H_

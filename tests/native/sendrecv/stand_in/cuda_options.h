@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The options of the CUDA stand-in, from the environment, and random delays.
-#ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_CUDA_OPTIONS_H_
-#define NCCLTUNE_TESTS_SENDRECV_STAND_IN_CUDA_OPTIONS_H_
+#pragma once
 
 #include "standard.h"
 
@@ -113,5 +112,3 @@ class Patience {
 };
 
 }  // namespace nccltune::soft
-
-#endif  // NCCLTUNE_TESTS_SENDRECV_STAND_IN_CUDA_OPTIONS_H_

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communicators of the NCCL stand-in, and how their ranks connect.
-#ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_COMM_H_
-#define NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_COMM_H_
+#pragma once
 
 #include "sendrecv/stand_in/soft_nccl.h"
 #include "standard.h"
@@ -300,5 +299,3 @@ inline std::atomic<long> live_objects{0};
 std::shared_ptr<Comm> ReadyComm(const ncclComm* handle);
 
 }  // namespace nccltune::soft
-
-#endif  // NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_COMM_H_

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every function that NCCL 2.13 to 2.32 exports, with its parameters and their names. These are our
 // own declarations of public facts. Structs that the stand-in does not read are void.
-#ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_FUNCTIONS_H_
-#define NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_FUNCTIONS_H_
+#pragma once
 
 // clang-format off: a table
 // F(name, parameters, arguments); each returns an ncclResult_t.
@@ -124,5 +123,3 @@
   F(void, ncclResetDebugInitInternal, (), ()) \
   F(void, ncclParamDumpAll, (), ())
 // clang-format on
-
-#endif  // NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_FUNCTIONS_H_

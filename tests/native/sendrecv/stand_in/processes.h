@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs the ranks of a test as processes. They are forked before CUDA is used.
-#ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_PROCESSES_H_
-#define NCCLTUNE_TESTS_SENDRECV_STAND_IN_PROCESSES_H_
+#pragma once
 
 #include "sendrecv/stand_in/soft_cuda.h"
 #include "sendrecv/stand_in/soft_nccl.h"
@@ -147,5 +146,3 @@ inline ncclComm_t Init(Ranks& ranks, int count, int rank) {
 }
 
 }  // namespace nccltune::soft
-
-#endif  // NCCLTUNE_TESTS_SENDRECV_STAND_IN_PROCESSES_H_

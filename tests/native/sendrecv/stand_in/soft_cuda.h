@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of CUDA's driver interface that the stand-in for libcuda.so.1 implements. Test programs
 // and the stand-in itself use it. These are our own declarations of public facts.
-#ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_SOFT_CUDA_H_
-#define NCCLTUNE_TESTS_SENDRECV_STAND_IN_SOFT_CUDA_H_
+#pragma once
 
 #include "standard.h"
 
@@ -227,5 +226,3 @@ SOFT_EXPORT bool softCudaWrite(CUdevice gpu, CUdeviceptr to, const void* from, s
 }
 
 }  // namespace nccltune::soft
-
-#endif  // NCCLTUNE_TESTS_SENDRECV_STAND_IN_SOFT_CUDA_H_

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of NCCL's interface that the stand-in for libnccl.so.2 implements. These are our own
 // declarations of public facts.
-#ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_SOFT_NCCL_H_
-#define NCCLTUNE_TESTS_SENDRECV_STAND_IN_SOFT_NCCL_H_
+#pragma once
 
 #include "sendrecv/stand_in/nccl_functions.h"
 #include "sendrecv/stand_in/soft_cuda.h"
@@ -109,5 +108,3 @@ SOFT_EXPORT void softNcclName(const void* address, const char* name);
 }
 
 }  // namespace nccltune::soft
-
-#endif  // NCCLTUNE_TESTS_SENDRECV_STAND_IN_SOFT_NCCL_H_

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Helpers of the test cases. The cases are GoogleTest programs. The whole test starts them with the
 // send/recv library, each in an environment of its own.
-#ifndef NCCLTUNE_TESTS_SENDRECV_WHOLE_CASE_H_
-#define NCCLTUNE_TESTS_SENDRECV_WHOLE_CASE_H_
+#pragma once
 
 #include "sendrecv/stand_in/processes.h"
 #include "standard.h"
@@ -257,5 +256,3 @@ inline int FileOfSegment() {
 inline size_t CountNamedSegments() { return CountMappings(false); }
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_TESTS_SENDRECV_WHOLE_CASE_H_

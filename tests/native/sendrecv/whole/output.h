@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs programs with the shipped library, on the stand-ins, and returns what they print.
-#ifndef NCCLTUNE_TESTS_SENDRECV_WHOLE_OUTPUT_H_
-#define NCCLTUNE_TESTS_SENDRECV_WHOLE_OUTPUT_H_
+#pragma once
 
 #include "program_output.h"
 #include "testing.h"
@@ -94,5 +93,3 @@ inline void ExpectNative(const Environment& environment, const std::string& why,
 }
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_TESTS_SENDRECV_WHOLE_OUTPUT_H_

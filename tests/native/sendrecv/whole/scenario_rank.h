@@ -7,8 +7,7 @@
 //   measure NAME VALUE   reported, not compared
 //   skip REASON          this NCCL cannot run the scenario
 //   done                 the last line of a rank that reached its end
-#ifndef NCCLTUNE_TESTS_SENDRECV_WHOLE_SCENARIO_RANK_H_
-#define NCCLTUNE_TESTS_SENDRECV_WHOLE_SCENARIO_RANK_H_
+#pragma once
 
 #include "sendrecv/stand_in/soft_cuda.h"
 #include "sendrecv/stand_in/soft_nccl.h"
@@ -390,5 +389,3 @@ void RunChurn(ScenarioRank& rank);
 void RunMillion(ScenarioRank& rank);
 
 }  // namespace nccltune::sendrecv
-
-#endif  // NCCLTUNE_TESTS_SENDRECV_WHOLE_SCENARIO_RANK_H_

@@ -12,10 +12,9 @@ import pytest
 
 from nccltune.doctor.evidence.catalogue import ToolCommand
 from nccltune.doctor.evidence.collect import collect, facts_of
-from nccltune.doctor.evidence.gather import gather
+from nccltune.doctor.evidence.gather import gather, write_evidence
 from nccltune.doctor.evidence.script import collect_script
 from nccltune.doctor.evidence.tools import Output
-from nccltune.doctor.evidence.write import write_evidence
 from nccltune.doctor.facts import Facts, catalogue
 from nccltune.model.errors import InputError
 from tests.unit.doctor.evidence import texts

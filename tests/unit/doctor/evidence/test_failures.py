@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from nccltune.doctor.evidence.elsewhere import read_elsewhere
-from nccltune.doctor.evidence.parsers.completions import completions
 from nccltune.doctor.evidence.parsers.failures import (
+    completions,
     crash_frames,
     parse_failures,
     states_failure,

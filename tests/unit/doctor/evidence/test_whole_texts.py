@@ -6,8 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from nccltune.doctor.evidence.kinds import kinds_of
-from nccltune.doctor.evidence.parsers.completions import completions
-from nccltune.doctor.evidence.parsers.failures import crash_frames, parse_failures
+from nccltune.doctor.evidence.parsers.failures import completions, crash_frames, parse_failures
 from nccltune.doctor.evidence.parsers.job_settings import parse_posted_settings
 from nccltune.doctor.evidence.parsers.prose import described_hang, workarounds
 from nccltune.doctor.evidence.parsers.ras import ras_ranks

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parse the outputs of tools and of the kernel. Input is text, output is records.
 
-completions.py    completions with an error, as libmlx5 prints them
 copies.py         nvbandwidth, p2pBandwidthLatencyTest
 elf.py            symbol names of an ELF file
 ethtool.py        `ethtool -i` and `-S`
@@ -9,7 +8,6 @@ failure_words.py  words of lines that state a failure
 failures.py       lines of a log that state a failure
 gids.py           `show_gids`
 gpu_query.py      `nvidia-smi -q`, XML and CSV queries
-gpu_table.py      `nvidia-smi` and `nvidia-smi -L`
 imex.py           `nvidia-imex-ctl`
 interfaces.py     `ip addr`, `ip link`
 job_settings.py   settings in job files and in commands of posts

@@ -2,7 +2,7 @@
 """Parse the query outputs of `nvidia-smi` for GPUs into one record type.
 
 The formats are `--query-gpu=... --format=csv`, `-q -x` (XML) and `-q` (text), of drivers 450 to
-580. `gpu_table.py` parses the table and the list. Elements of the XML are found by string search,
+580, the table of `nvidia-smi` and the list of `-L`. Elements of the XML are found by string search,
 without an XML parser that a hostile file could attack.
 """
 
@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from nccltune.doctor.evidence.parsers.gpu_table import parse_gpu_table
 from nccltune.doctor.evidence.parsers.text import bus_id, lines_of, real, whole
 from nccltune.doctor.facts.gpu import NodeGpu
 
@@ -428,3 +427,51 @@ def _labels(fields: dict[str, str]) -> Callable[[str], str | None]:
         return fields.get(label) if label else None
 
     return said
+
+
+_DRIVER = re.compile(r"Driver Version: (?P<driver>\d[\d.]{0,20})")
+_FIRST = re.compile(
+    r"^\|\s+(?P<index>\d{1,3})\s+(?P<name>\S.*?)\s+(?P<persistence>On|Off|ERR!|N/A)\s*\|"
+    r"\s+(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s[^|]*\|"
+    r"\s*(?P<ecc>\S+)\s*\|\s*$"
+)
+_SECOND = re.compile(
+    r"^\|\s*\S+\s+(?P<temperature>\d{1,3})C\s+P\d\s*"
+    r"(?:(?P<draw>\d+)W / +(?P<limit>\d+)W)?[^|]*\|[^|/]*/\s*\d{1,9}MiB\s*\|"
+    r"\s*(?P<busy>\d{1,3})%"
+)
+_MIG = re.compile(
+    r"^\|\s*\|\s*\|\s*(?P<mode>(?:En|Dis)abled\*?)\s*\|\s*$|\s+MIG \S+\s+Device\s+\d+: \(UUID: "
+)
+_LISTED = re.compile(r"^GPU (?P<index>\d{1,3}): (?P<name>\S.*?) \(UUID: ")
+
+
+def parse_gpu_table(text: str) -> dict[int, dict[str, str]]:
+    """Return fields by GPU index. Fields have the names of `nvidia-smi --query-gpu`.
+
+    The result is empty if the text has neither the table nor the list.
+    """
+    found: dict[int, dict[str, str]] = {}
+    driver = _DRIVER.search(text)
+    current: dict[str, str] = {}
+    for _, line in lines_of(text):
+        if (match := _FIRST.match(line)) is not None:
+            current = {
+                "name": match["name"],
+                "pci.bus_id": match["bus"],
+                "persistence_mode": {"On": "Enabled", "Off": "Disabled"}.get(
+                    match["persistence"], ""
+                ),
+                "ecc.errors.uncorrected.volatile.total": match["ecc"],
+                "driver_version": driver["driver"] if driver is not None else "",
+            }
+            found[int(match["index"])] = current
+        elif current and (match := _SECOND.match(line)) is not None:
+            current["temperature.gpu"] = match["temperature"]
+            current["utilization.gpu"] = match["busy"]
+            current |= {"power.draw": match["draw"] or "", "power.limit": match["limit"] or ""}
+        elif (match := _LISTED.match(line)) is not None:
+            current = found.setdefault(int(match["index"]), {"name": match["name"]})
+        elif current and (match := _MIG.match(line)) is not None:
+            current["mig.mode.current"] = match["mode"] or "Enabled"
+    return found
