@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Say what a file without known measurements is, what is missing, and what to give instead."""
 
-import math
 import re
-from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import NamedTuple
 
 from nccltune.formats.importing.json_records import json_documents
+from nccltune.formats.importing.posted_values import Described, of_list, of_pairs, of_sentences
 from nccltune.formats.nccl_log.messages import RanCall, read_message
 from nccltune.formats.nccl_tests.run import NcclTestsRun, header_part
 from nccltune.formats.reading.collective_names import collective_of_title
@@ -17,7 +15,8 @@ from nccltune.formats.reading.table_header import MEASURED_NAME, column_of
 from nccltune.formats.text.delimited import cells_of, separators_of
 from nccltune.formats.text.lines import visible
 from nccltune.formats.text.prefixes import strip_prefix
-from nccltune.model.numbers import counted, gain_text
+from nccltune.formats.tuner_config.csv_rules import foreign_rules
+from nccltune.model.numbers import counted
 from nccltune.model.sizes import format_bytes
 
 KNOWN = (
@@ -27,11 +26,6 @@ KNOWN = (
 )
 """What can be imported, for hints."""
 _NAMES = "name the column of the sizes of calls 'size (bytes)', and each of their times 'NAME (us)'"
-_NCCLX = (
-    "is a configuration of the tuner in NCCLX: it holds rules, not measurements",
-    "NVIDIA's tuner plugins cannot read it: its sizes are ranges in bytes of one rank",
-)
-_NCCLX_ROW = re.compile(r"\s*[a-z]{4,16}\s*,\s*[\[(]\d*\s*,\s*\d*[\])]\s*,")
 _START = re.compile(
     r"(?:^|[\s/;&|'\"])(?:[a-z_]{3,20}_perf)\b.{0,200}\s-[begfn]\s?\d", re.MULTILINE
 )
@@ -67,46 +61,18 @@ _VALUE_CELL = re.compile(r"[-+]?[\d.,]*\d ?(?:[KMGT]?i?B(?:/s)?|[KMG]|[mnu\u00b5
 _MEASURES = re.compile(r"\b(?:busbw|algbw)\b", re.IGNORECASE)
 _LIST_ITEM = re.compile(r"\s*(?:\d{1,3}[.)]|[-*+])\s")
 _PLACEHOLDERS = re.compile(r"\bX{2,}(?:\.X+)?\b(?:.{0,40}\bX{2,}(?:\.X+)?\b|\s*$)")
-# `- v2.11.4-1: 7.05 GB/s`, below words or with a unit that say what it is.
-_LISTED = re.compile(
-    r"(?:[-*+\u2022]\s|\d{1,2}[.)]\s)?\s*(?P<label>[^\s|=:][^|=:]{0,59}?)\s*(?::|=|->|\u2192|\s[-\u2013]\s)"
-    r"\s*[~\u2248]?(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>[GM]i?B/s|[GM]bps|[mu\u00b5\u03bc]s)?[.,;]?"
-)
-# `node17,node23   49.3  # another rack`
-_HOST = r"(?=[\w.-]{0,60}\d)[A-Za-z][\w.-]{1,60}"
-_PAIR = re.compile(
-    rf"(?P<first>{_HOST})\s*(?:,|<?-+>|\u2194|\u2192|<=>|\band\b|/|\s)\s*(?P<second>{_HOST})"
-    r"[\s:=|,]{1,40}(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>[GM]i?[Bb](?:/s|ps))?\s*(?:[#(].*)?"
-)
-_GAP = 1.2
-"""The least ratio between the values of slow pairs and those of others."""
 _TOOL = re.compile(
     r"\b(?:ib_(?:write|read|send)_(?:bw|lat)|iperf3?|nvbandwidth|p2pBandwidthLatencyTest"
     r"|osu_[a-z_]{2,24}|rperf|qperf|[a-z_]{3,20}_perf)\b"
 )
 _RUNS_NCCL = re.compile(r"osu_(?:nccl|xccl)_|.*_perf")
 """Those of the programs that measure collectives of NCCL, or may."""
-_MEASURE = re.compile(
-    r"\b(?:busbw|algbw|(?:bus|alg\w*) ?(?:bandwidth|bw)|bandwidth|throughput|latency)\b",
-    re.IGNORECASE,
-)
 _WORDS_OF_PROSE = re.compile(r"\w\(|\w: |\*|\b(?:is|are|the|we|it)\b")
 _MOST_WORDS = 5
 _MOST_LINES, _WIDTH = 20_000, 2048
 _LEAST, _MOST_NAMES = 3, 24
 _MOST_DEPTH, _MOST_OBJECTS = 6, 8
 _SHOWN = 10
-
-
-class Described(NamedTuple):
-    """What a file is: a message for an error, the way out, and the line that shows it.
-
-    `{name}` in the hint stands for the name of the file.
-    """
-
-    message: str
-    hint: str
-    line: int | None = None
 
 
 class _Table(NamedTuple):
@@ -153,9 +119,12 @@ class _Table(NamedTuple):
 def describe(text: str) -> Described:
     """Describe a text in which no reader found a measurement."""
     lines = _lines(text)
-    for at, line in enumerate(lines, 1):
-        if "bytesPerRank" in line or _NCCLX_ROW.match(line):
-            return Described(*_NCCLX, at)
+    if (foreign := foreign_rules(text)) is not None:
+        return Described(
+            f"is a configuration of {foreign[0]}: it holds rules, not measurements",
+            "NVIDIA's tuner plugins cannot read it",
+            foreign[1],
+        )
     if text.lstrip()[:1] in ("{", "[") and (found := _of_json(text)) is not None:
         return found
     for table in _tables(lines):
@@ -173,12 +142,12 @@ def describe(text: str) -> Described:
             "give an output with its numbers",
             cut,
         )
-    if (values := _of_pairs(lines) or _of_list(lines)) is not None:
+    if (values := of_pairs(lines) or of_list(lines)) is not None:
         return values
     tables = sorted(_tables(lines), key=lambda table: not (table.measured or table.sized))
     if tables and (tables[0].measured or tables[0].sized):
         return _named_for(set(_TOOL.findall(text)), _of_table(tables[0]))
-    if (found := _of_test(text)) is not None:
+    if (found := of_sentences(lines) or _of_test(text)) is not None:
         return found
     if (match := _START.search(text)) is not None:
         what = "is a script" if any(map(_SCRIPT.match, lines)) else "has a command"
@@ -222,27 +191,6 @@ def _of_test(text: str) -> Described | None:
     return _of_header(lines) or _of_summaries(lines, text)
 
 
-def _of_list(lines: list[str]) -> Described | None:
-    """Describe a list with a bandwidth or latency for each of several things; None without one."""
-    found: list[re.Match[str]] = []
-    title, above, first = "", "", 0
-    for at, line in enumerate([*lines, "end"], 1):
-        plain = " ".join(line.replace("**", "").replace("`", "").split())
-        if (match := _LISTED.fullmatch(plain)) is not None:
-            title, first = (title, first) if found else (above, at)
-            found.append(match)
-            continue
-        if not line.strip():
-            continue
-        values = {match["label"].strip(): float(match["value"]) for match in found}
-        units = {match["unit"] for match in found}
-        named = _MEASURE.search(title) and all(re.search(r"\d", label) for label in values)
-        if len(values) == len(found) >= _LEAST and len(units) == 1 and (named or None not in units):
-            return _listed_values(values, units.pop() or "", _MEASURE.search(title), first)
-        found, above = [], line
-    return None
-
-
 def _named_for(tools: set[str], found: Described) -> Described:
     """Return a description of a table with the only program that its text names, if another."""
     if len(tools) != 1 or _RUNS_NCCL.match(tool := tools.pop()):
@@ -250,72 +198,6 @@ def _named_for(tools: set[str], found: Described) -> Described:
     return found._replace(
         message=f"{found.message} (the text names {tool}, which runs no collective of NCCL)"
     )
-
-
-def _of_pairs(lines: list[str]) -> Described | None:
-    """Describe a list of pairs of nodes with a value each; None without one."""
-    matches = [(at, _PAIR.fullmatch(" ".join(line.split()))) for at, line in enumerate(lines, 1)]
-    found = [(at, match) for at, match in matches if match is not None]
-    values = {(match["first"], match["second"]): float(match["value"]) for _, match in found}
-    if len(values) < _LEAST or len(values) < len(found) or min(values.values()) <= 0:
-        return None
-    if len({match["unit"] for _, match in found}) > 1:
-        return None
-    if not found[0][1]["unit"] and not all(_are_alike(match) for _, match in found):
-        return None  # Any words with a digit.
-    unit = f" {found[0][1]['unit']}" if found[0][1]["unit"] else ""
-    ranked = sorted(values, key=values.__getitem__)
-    steps = [values[after] / values[before] for before, after in pairwise(ranked)]
-    split = steps.index(max(steps)) + 1
-    message = f"lists {len(values)} pairs of nodes, each with a value"
-    if max(steps) < _GAP:
-        message += f", all from {values[ranked[0]]:g} to {values[ranked[-1]]:g}{unit}"
-    else:
-        low, high = ranked[:split], ranked[split:]
-        of_low, of_high = Counter(node for pair in low for node in pair), {*sum(high, ())}
-        parts = [f"{len(pairs)} at {_range(values, pairs)}{unit}" for pairs in (low, high)]
-        message += f": {', '.join(parts)}"
-        alone = [
-            f"{node} in {number}"
-            for node, number in of_low.items()
-            if number > 1 and node not in of_high
-        ]
-        if alone:
-            message += f"; only in the lower ones, and in several of them: {', '.join(alone[:5])}"
-    return Described(
-        message, "give the outputs of the pairs in a folder: nccltune compare FOLDER", found[0][0]
-    )
-
-
-def _are_alike(pair: re.Match[str]) -> bool:
-    first, second = (re.sub(r"\d+", "", pair[name]) for name in ("first", "second"))
-    return first == second
-
-
-def _range(values: dict[tuple[str, str], float], pairs: list[tuple[str, str]]) -> str:
-    ends = dict.fromkeys(f"{values[pair]:g}" for pair in (pairs[0], pairs[-1]))
-    return " to ".join(ends)
-
-
-def _listed_values(
-    values: dict[str, float], unit: str, measure: re.Match[str] | None, line: int
-) -> Described | None:
-    if min(values.values()) <= 0:
-        return None
-
-    def of(label: str) -> str:
-        return f"{values[label]:g} {unit}".strip() + f" ({visible(label, 40)})"
-
-    high, low = max(values, key=values.__getitem__), min(values, key=values.__getitem__)
-    message = f"lists {len(values)} values" + (f" of {measure[0]}" if measure is not None else "")
-    message += f": highest {of(high)}, lowest {of(low)}"
-    message += f", {gain_text(values[high] / values[low])} apart"
-    steps = {pair: abs(math.log(values[pair[1]] / values[pair[0]])) for pair in pairwise(values)}
-    before, after = max(steps, key=steps.__getitem__)
-    if {before, after} != {high, low}:
-        step = gain_text(math.exp(steps[before, after]))
-        message += f"; the largest step is {step}, from {of(before)} to {of(after)}"
-    return Described(message, "compare their outputs size by size: nccltune compare A B", line)
 
 
 def _of_prose(lines: list[str]) -> Described:
@@ -445,7 +327,9 @@ def _of_summaries(lines: list[str], text: str) -> Described | None:
     values = ", ".join(value for _, value in found[:6]) + (", ..." if len(found) > 6 else "")
     what = f"has {counted(len(found), 'average')} of nccl-tests ({values} GB/s) and no row"
     starts = sum(1 for _ in _START.finditer(text))
-    if len(found) > 1 and starts == 1 and not any(map(_LOOP.match, lines)):
+    between = lines[found[0][0] : found[-1][0]]
+    said = any(re.search(r"[a-z]", line) for line in between if not line.startswith("#"))
+    if len(found) > 1 and starts == 1 and not said and not any(map(_LOOP.match, lines)):
         return Described(f"{what}, from one start: each {_APART}", _REBUILD, found[1][0])
     return Described(
         f"{what}: there is no time for each size", "give the whole output", found[0][0]

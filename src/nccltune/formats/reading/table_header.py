@@ -364,7 +364,8 @@ def _heading_of(column: Column) -> tuple[str, str]:
         name, role = _TIME_WORDS.sub("", name), "time"
     elif (rate := _RATE_WORDS.search(name)) is not None:
         name, role = name.replace(rate[0], ""), f"{rate['kind'].lower()}bw"
-    return name.strip(" _-:.,()[]*`\"'"), role
+    name = name.strip(" _-:.,[]*`\"'").removesuffix("()").strip()
+    return name if name.endswith(")") and "(" in name[1:] else name.strip("() "), role
 
 
 def _are_of_one_call(headings: list[str]) -> bool:
@@ -383,9 +384,9 @@ def _are_of_one_call(headings: list[str]) -> bool:
 def _unit_of(text: str) -> re.Match[str] | None:
     """Return the unit in a name, in brackets or at its end; None without one."""
     for pattern in (_UNIT, _SUFFIX, _BARE):
-        match = pattern.search(text.strip(" _") if pattern is _SUFFIX else text)
-        if match is not None and (not (unit := match["unit"].strip()) or is_unit(unit)):
-            return match
+        for match in pattern.finditer(text.strip(" _") if pattern is _SUFFIX else text):
+            if not (unit := match["unit"].strip()) or is_unit(unit):
+                return match
     return None
 
 

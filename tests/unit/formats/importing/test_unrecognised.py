@@ -58,7 +58,7 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
         (DECISIONS, "shows what was chosen, not how long", "give the outputs", 1),
         (PANDAS, "columns nodes, message_size, collective, algo, proto: it shows", "", 1),
         (RULES, "is a tuner configuration", "nccltune lint {name}", 1),
-        ("allreduce,[0,1048576],ring,ll128,-1,*,*\n", "NCCLX", "bytes of one rank", 1),
+        ("allreduce,[0,1048576],ring,ll128,-1,*,*\n", "NCCLX", "cannot read it", 1),
         (CUT, "header of nccl-tests (it lists 2 ranks on 1 host) and no row", "doctor {name}", 1),
         (COPIES, "rank 0 in several processes: each is a separate copy", "MPI=1", 4),
         (PAIRS, "rank 0 in several processes: each is a separate copy", "MPI=1", 5),
@@ -208,6 +208,52 @@ def test_a_list_of_values_is_summed_up(name: str) -> None:
     assert found.line == next(
         at for at, line in enumerate(LISTED[name].splitlines(), 1) if "57.06" in line
     )
+
+
+AVERAGES = """With NCCL 2.19.4 `sendrecv_perf -b 512M -e 512M` gives on 8 nodes:
+# Avg bus bandwidth    : 23.9
+and NCCL 2.20.5:
+# Avg bus bandwidth    : 18.0
+"""
+SECONDS = "allreduce with nccl version {}:\n" + "rank 0: {} s\nrank 1: {} s\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "highest", "lowest"),
+    [
+        (AVERAGES, "23.9 GB/s (NCCL 2.19.4)", "18 GB/s (NCCL 2.20.5)"),
+        (SECONDS.format("2.21.5", 39.8, 40) + SECONDS.format("2.18.3", 16.9, 17), "39.9 s", "16.95 s"),
+        ("nccl 2.5.6 reaches 9.31GB/s, but nccl 2.7.8 only 6.05GB/s.", "9.31 GB/s", "6.05 GB/s (nccl"),
+        ("NCCL busbw\n8 GPU max: 27GB/s\n4 GPU max: 34GB/s\n", "34 GB/s (4 GPU)", "27 GB/s (8 GPU)"),
+        ("nccl: from 24.2 GB/s with 2.19.4 to 18.3 GB/s with 2.20.5", "24.2 GB/s (2.19.4)", "18.3"),
+        ("The NCCL busbw was 42 GB/s before and 87 GB/s after it", "87 GB/s (after)", "42 GB/s (before)"),
+        ("nccl: NCCL_ALGO=Ring 190 GB/s, NCCL_ALGO=Tree 150 GB/s", "190 GB/s (NCCL_ALGO=Ring", "150"),
+        ("allreduce with NCCL_IB_TC=1: 9 us, without: 12 us", "12 us (without)", "9 us (with NCCL_IB_TC"),
+    ],
+)  # fmt: skip
+def test_values_in_sentences_are_summed_up(text: str, highest: str, lowest: str) -> None:
+    message = describe(text).message
+    assert f"highest {highest}" in message
+    assert f"lowest {lowest}" in message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nccl 2.19.4 and 2.20.5 give 24 GB/s, with 2.21.5 it is 18 GB/s",
+        "NCCL on 8 GPUs with NVLink of 900 GB/s, and on 4 GPUs 330 GB/s.",
+        "NCCL 2.18.3: 17 s, NCCL 2.21.5: 40 s\nand later\nNCCL 2.18.3: 25 s\n",
+        "NCCL on 2 nodes has 92 GB/s. On 4 nodes it should be 380 GB/s.",
+        "How do 8 GPUs get 34 GB/s, as 4 GPUs 27 GB/s in NCCL?",
+        "NCCL 2.27.3: 12 us, NCCL 2.28.3: 50 GB/s",
+        "driver 2.5.6 has 9 GB/s, and driver 2.7.8 6 GB/s",
+        AVERAGES.replace("NCCL 2.19.4", "it").replace("NCCL 2.20.5", "again"),
+    ],
+)
+def test_values_without_a_clear_condition_are_not_summed_up(text: str) -> None:
+    message = describe(text).message
+    assert "lists" not in message
+    assert "separate copy" not in message
 
 
 def test_long_blanks_end() -> None:
