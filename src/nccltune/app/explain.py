@@ -154,7 +154,7 @@ def _read(
             raise InputError(
                 f"is a configuration of {foreign[0]}, not of a plugin that reads CSV",
                 where=f"{path}:{foreign[1]}",
-                hint="run a job with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING: its log has what ran",
+                hint="run a job with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING: its log has it",
             )
         whole = file_issue(text, str(path))
         raise InputError(

@@ -94,9 +94,10 @@ def of_list(lines: list[str]) -> Described | None:
             continue
         values = {match["label"].strip(): float(match["value"]) for match in found}
         units = {match["unit"] for match in found}
-        named = _MEASURE.search(title) and all(re.search(r"\d", label) for label in values)
-        if len(values) == len(found) >= _LEAST and len(units) == 1 and (named or None not in units):
-            return _listed_values(values, units.pop() or "", _MEASURE.search(title), first)
+        named = _MEASURE.search(title)
+        whole = None not in units or (named and all(re.search(r"\d", label) for label in values))
+        if len(values) == len(found) >= _LEAST and len(units) == 1 and whole:
+            return listed_values(values, units.pop() or "", named[0] if named else "", first)
         found, above = [], line
     return None
 
@@ -142,9 +143,15 @@ def of_sentences(lines: list[str]) -> Described | None:
     named = {", ".join(labels[place]): values[place] for place in sorted(values)}
     if len(named) < len(values):
         return None
-    measure = next((each for _, line in found if (each := _MEASURE.search(line))), None)
+    measures = (each[0] for _, line in found if (each := _MEASURE.search(line)))
     first = next(at for at, line in found if _VALUE_SAID.search(line))
-    return _listed_values(named, units.pop(), measure, first)
+    return listed_values(named, units.pop(), next(measures, ""), first)
+
+
+def condition_of(name: str) -> str:
+    """Return what kind of condition the name of a column states, as a text; empty for none."""
+    found = [kind.pattern for kind in _CONDITIONS if kind.search(name)]
+    return found[0] if len(found) == 1 else ""
 
 
 def _under(sentences: list[tuple[int, str]], condition: re.Pattern[str]) -> dict[str, list[_Said]]:
@@ -232,9 +239,8 @@ def _range(values: dict[tuple[str, str], float], pairs: list[tuple[str, str]]) -
     return " to ".join(ends)
 
 
-def _listed_values(
-    values: dict[str, float], unit: str, measure: re.Match[str] | None, line: int
-) -> Described | None:
+def listed_values(values: dict[str, float], unit: str, measure: str, line: int) -> Described | None:
+    """Describe values by their names: the highest, the lowest, and the largest step."""
     if min(values.values()) <= 0:
         return None
 
@@ -242,7 +248,7 @@ def _listed_values(
         return f"{values[label]:g} {unit}".strip() + f" ({visible(label, 40)})"
 
     high, low = max(values, key=values.__getitem__), min(values, key=values.__getitem__)
-    message = f"lists {len(values)} values" + (f" of {measure[0]}" if measure is not None else "")
+    message = f"lists {len(values)} values" + f" of {measure}" * bool(measure)
     message += f": highest {of(high)}, lowest {of(low)}"
     message += f", {gain_text(values[high] / values[low])} apart"
     steps = {pair: abs(math.log(values[pair[1]] / values[pair[0]])) for pair in pairwise(values)}

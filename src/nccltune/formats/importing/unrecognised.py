@@ -6,12 +6,20 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccltune.formats.importing.json_records import json_documents
-from nccltune.formats.importing.posted_values import Described, of_list, of_pairs, of_sentences
+from nccltune.formats.importing.posted_values import (
+    Described,
+    condition_of,
+    listed_values,
+    of_list,
+    of_pairs,
+    of_sentences,
+)
 from nccltune.formats.nccl_log.messages import RanCall, read_message
 from nccltune.formats.nccl_tests.run import NcclTestsRun, header_part
 from nccltune.formats.reading.collective_names import collective_of_title
 from nccltune.formats.reading.file_report import FileReport
-from nccltune.formats.reading.table_header import MEASURED_NAME, column_of
+from nccltune.formats.reading.quantities import bandwidth_unit, time_unit
+from nccltune.formats.reading.table_header import MEASURED, MEASURED_NAME, NO_RUN, column_of
 from nccltune.formats.text.delimited import cells_of, separators_of
 from nccltune.formats.text.lines import visible
 from nccltune.formats.text.prefixes import strip_prefix
@@ -57,6 +65,7 @@ _PAIRED_SIZE = re.compile(r"\b((?!world|batch|group)[a-z]+[_ ]size) ?[:=] ?\d", 
 _VALUE = re.compile(r":\s*-?\d+(?:\.\d+)?\s*(?:[|,]|$)")
 _SENTENCE = re.compile(r"[a-z)`][.:,;](?:\s|$)")
 _NUMBER = re.compile(r"[-+]?[\d.,]*\d")
+_PLAIN = re.compile(r"\d{1,9}(?:\.\d{1,9})?$")
 _VALUE_CELL = re.compile(r"[-+]?[\d.,]*\d ?(?:[KMGT]?i?B(?:/s)?|[KMG]|[mnu\u00b5\u03bc]?s|[x%])?")
 _MEASURES = re.compile(r"\b(?:busbw|algbw)\b", re.IGNORECASE)
 _LIST_ITEM = re.compile(r"\s*(?:\d{1,3}[.)]|[-*+])\s")
@@ -72,7 +81,7 @@ _MOST_WORDS = 5
 _MOST_LINES, _WIDTH = 20_000, 2048
 _LEAST, _MOST_NAMES = 3, 24
 _MOST_DEPTH, _MOST_OBJECTS = 6, 8
-_SHOWN = 10
+_SHOWN, _MOST_ROWS = 10, 64
 
 
 class _Table(NamedTuple):
@@ -254,11 +263,13 @@ def _of_table(table: _Table) -> Described:
     sources = ", ".join(table.logs[:3]) + (", ..." if len(table.logs) > 3 else "")
     logs = f"give the outputs that it was made from{f' ({sources})' if sources else ''}"
     rename = ", or name the columns 'size (bytes)' and 'time (us)'"
+    summed = "" if table.sized else _summed(table)
     if not table.measured and not table.sized:
         hint = _NAMES if table.numbered else KNOWN
-        return Described(f"{what}none is named a size, a time or a bandwidth", hint, table.line)
+        missing = f"none is named a size, a time or a bandwidth{summed}"
+        return Described(what + missing, hint, table.line)
     if not table.sized:
-        missing = "none is named the size of a call, so there is no time for each size"
+        missing = f"none is named the size of a call, so there is no time for each size{summed}"
         if any(map(_SHAPE.fullmatch, table.names)):
             rename = ", or add a column 'size (bytes)': elements of a call x bytes of their type"
         return Described(what + missing, logs if table.logs else logs + rename, table.line)
@@ -277,6 +288,49 @@ def _of_table(table: _Table) -> Described:
     if not any(column_of(name).role == "size" for name in table.names):
         missing = "which one is the size of a call is not known"
     return Described(what + missing, "name them 'size (bytes)' and 'time (us)'", table.line)
+
+
+def _summed(table: _Table) -> str:
+    """Sum up the rows of a table without sizes: by name, or of two columns; empty if unclear.
+
+    Two columns are of one measure, or of two conditions such as `before` and `after`.
+    """
+    rows = [row for row in table.first if len(row) == len(table.names)]
+    alike: dict[str, list[int]] = {}
+    for at, name in enumerate(table.names):
+        if NO_RUN.search(name) is None and (key := _measure_of(name) or condition_of(name)):
+            alike.setdefault(key, []).append(at)
+    if len(alike) == 1 and [len(places) for places in alike.values()] == [1]:
+        ((key, (at,)),) = alike.items()
+        name = f"{visible(table.names[0], 40)} " * all(row[0].isdecimal() for row in rows)
+        values = {name + row[0]: float(row[at]) for row in rows if _PLAIN.match(row[at]) and at}
+        found = None
+        if len(values) == len(rows) >= _LEAST and _measure_of(table.names[at]):
+            found = listed_values(values, "", visible(table.names[at], 40), table.line)
+        return f"; it {found.message}" if found is not None else ""
+    for key, places in list(alike.items()):
+        if len(places) > 2 and not len(places) % 2:
+            # `H4096 NCCL (us)`, `H4096 ours (us)`, `H6144 NCCL (us)`, ...
+            del alike[key]
+            for at in places:
+                alike.setdefault(f"{key} {table.names[at].split()[0]}", []).append(at)
+    said = ""
+    for pair in (places for places in alike.values() if len(places) == 2):
+        cells = [[row[at].strip("* ").rstrip("x") for at in pair] for row in rows]
+        numbers = [[float(each) for each in row] for row in cells if all(map(_PLAIN.match, row))]
+        ratios = sorted(second / first for first, second in numbers if first > 0)
+        if len(ratios) == len(rows) > 1:
+            base, other = (visible(table.names[at], 40) for at in pair)
+            said += f"; {other!r} is {ratios[0]:.2f} to {ratios[-1]:.2f} of {base!r}"
+            said += f" in {len(rows)} rows"
+    return said
+
+
+def _measure_of(name: str) -> str:
+    """Return the unit of a time or bandwidth in the name of a column, or its role."""
+    column = column_of(name)
+    unit = column.unit if time_unit(column.unit) or bandwidth_unit(column.unit) else ""
+    return unit or (column.role if column.role in MEASURED else "")
 
 
 def _of_header(lines: list[str]) -> Described | None:
@@ -351,14 +405,14 @@ def _tables(lines: list[str]) -> Iterator[_Table]:
             index = lines[at + 1].split() if separator == " " and at + 1 < len(lines) else []
             if index and not any(map(str.isalpha, index)):
                 index = []
-            rows = _rows(lines[at + 1 : at + 12], separator, len(names))
+            rows = _rows(lines[at + 1 : at + _MOST_ROWS], separator, len(names))
             if not rows and separator == " ":
-                rows = _rows(lines[at + 1 : at + 12], separator, len(body.split()))
+                rows = _rows(lines[at + 1 : at + _MOST_ROWS], separator, len(body.split()))
                 names = body.split() if rows else names
             if not rows and index:
                 # Printed by pandas: the names of the index are on a line of their own.
                 names = [*index, *line.split()]
-                rows = _rows(lines[at + 2 : at + 12], separator, len(names))
+                rows = _rows(lines[at + 2 : at + _MOST_ROWS], separator, len(names))
             if not rows and separator == " " and _names_columns(body, lines[at + 1 : at + 2]):
                 names, rows = body.split(), [lines[at + 1].split()]
             if rows:
@@ -396,6 +450,8 @@ def _rows(lines: list[str], separator: str, width: int) -> list[list[str]]:
         if line.strip() and not any(char.isalnum() for char in line):
             continue
         cells = cells_of(line, separator)
+        if separator == "|" and rows and not cells:
+            break
         if separator == " " and len(cells) != width:
             cells = line.split()
         if len(cells) != width and separator != "|" and not rows:

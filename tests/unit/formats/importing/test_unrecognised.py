@@ -256,6 +256,35 @@ def test_values_without_a_clear_condition_are_not_summed_up(text: str) -> None:
     assert "separate copy" not in message
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("|Rows|NCCL (us)|Ours (us)|\n|--|--|--|\n|1|8.4|4.2|\n|9|20|19|\n\nend\n", "0.50 to 0.95"),
+        ("|Rows|A x (us)|A y (us)|B x (us)|B y (us)|\n|1|8|4|2|1|\n|9|8|8|4|3|\n", "'B y (us)' is"),
+        ("|Test|Before|After|\n|--|--|--|\n|AllReduce|38|39|\n|AllGather|30|32|\n", "1.03 to 1.07"),
+        ("|Shape|NCCL 2.28.9|NCCL 2.29.2|delta|\n|a1|10|12|+20%|\n|a2|20|20|0%|\n", "1.00 to 1.20"),
+        ("|Node|busbw (GB/s)|temp|\n|n1|380|39|\n|n2|300|2|\n|n3|379|3|\n", "300 (n2), 1.27x"),
+        ("|Nodes|busbw (GB/s)|\n|1|480|\n|2|380|\n|4|379|\n", "highest 480 (Nodes 1), lowest 379"),
+    ],
+)  # fmt: skip
+def test_a_table_without_sizes_is_summed_up(text: str, words: str) -> None:
+    assert words in describe(text).message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "|Node|busbw (GB/s)|time (s)|\n|n1|380|39|\n|n2|300|32|\n|n3|379|32|\n",
+        "|Rows|NCCL (us)|Ours (us)|\n|1|8.4|n/a|\n|9|20|19|\n",
+        "|Rows|min (us)|speedup (us)|\n|1|8.4|4.2|\n|9|20|19|\n",
+    ],
+)
+def test_a_table_of_other_columns_is_not_summed_up(text: str) -> None:
+    message = describe(text).message
+    assert " apart" not in message
+    assert " of '" not in message
+
+
 def test_long_blanks_end() -> None:
     # Patterns with quadratic time in them would run into the timeout of the suite.
     assert kind_of(b"# size count" + b" " * 1_000_000) is FileKind.UNKNOWN
