@@ -49,6 +49,7 @@ _CONDITIONS = tuple(
         r"\b(?:ring|tree|nvls(?:[ _-]?tree)?|collnet)\b",
         r"\b(?:all|reduce)[ _-]?(?:reduce|gather|scatter|to[ _-]?all)\b",
         r"\b(?:docker|container|bare[ -]?metal|VM)\b",
+        r"\b(?:from|to)\b(?=\s*[~\u2248]?\d)",
     )
 )
 """What sets measured values of one text apart: the words of each kind exclude each other."""
@@ -58,7 +59,7 @@ _NOT_MEASURED = re.compile(
     r"|sleep)\b|\?\s*$|^\s*>",
     re.IGNORECASE,
 )
-_OF_NCCL = re.compile(r"[nr]ccl|_perf\b|all[ _-]?reduce", re.IGNORECASE)
+_OF_NCCL = re.compile(r"[nr]ccl|_perf\b|all[ _-]?(?:reduce|gather|to[ _-]?all)", re.IGNORECASE)
 _COMMAND = re.compile(
     r"[\s$#>]*(?:[A-Z]\w*=\S+ )*(?:\S*/)?(?:mpirun|mpiexec|srun|torchrun|\w+_perf)\b"
     r"|.*(?:[|{}]|NCCL \w{4} )"
@@ -129,7 +130,7 @@ def of_sentences(lines: list[str]) -> Described | None:
     units: set[str] = set()
     for condition in _CONDITIONS:
         groups = _under(found, condition)
-        if len(groups) < 2 or not all(groups.values()):
+        if len(groups) < 2 or (values and condition is _CONDITIONS[-1]):
             continue
         for label, group in groups.items():
             own = [said.value for said in group]
@@ -140,7 +141,11 @@ def of_sentences(lines: list[str]) -> Described | None:
             units |= {said.unit for said in group}
     if len(values) < 2 or len(units) > 1 or len({*map(len, labels.values())}) > 1:
         return None
-    named = {", ".join(labels[place]): values[place] for place in sorted(values)}
+    named = {
+        # `NCCL_ALGO=Ring` says what `Ring` says.
+        ", ".join(x for x in own if not any(x in y and x != y for y in own)): values[place]
+        for place, own in sorted(labels.items())
+    }
     if len(named) < len(values):
         return None
     measures = (each[0] for _, line in found if (each := _MEASURE.search(line)))
@@ -245,7 +250,7 @@ def listed_values(values: dict[str, float], unit: str, measure: str, line: int) 
         return None
 
     def of(label: str) -> str:
-        return f"{values[label]:g} {unit}".strip() + f" ({visible(label, 40)})"
+        return f"{values[label]:g} {unit}".strip() + f" ({visible(label, 60)})"
 
     high, low = max(values, key=values.__getitem__), min(values, key=values.__getitem__)
     message = f"lists {len(values)} values" + f" of {measure}" * bool(measure)

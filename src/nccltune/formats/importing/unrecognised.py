@@ -65,7 +65,10 @@ _PAIRED_SIZE = re.compile(r"\b((?!world|batch|group)[a-z]+[_ ]size) ?[:=] ?\d", 
 _VALUE = re.compile(r":\s*-?\d+(?:\.\d+)?\s*(?:[|,]|$)")
 _SENTENCE = re.compile(r"[a-z)`][.:,;](?:\s|$)")
 _NUMBER = re.compile(r"[-+]?[\d.,]*\d")
-_PLAIN = re.compile(r"\d{1,9}(?:\.\d{1,9})?$")
+_PLAIN = re.compile(
+    r"[*~ ]*(?P<value>\d{1,9}(?:\.\d{1,9})?) ?"
+    r"(?P<unit>[mnu\u00b5\u03bc]?s|[GM]i?[Bb](?:/s|ps))?x?[* ]*"
+)
 _VALUE_CELL = re.compile(r"[-+]?[\d.,]*\d ?(?:[KMGT]?i?B(?:/s)?|[KMG]|[mnu\u00b5\u03bc]?s|[x%])?")
 _MEASURES = re.compile(r"\b(?:busbw|algbw)\b", re.IGNORECASE)
 _LIST_ITEM = re.compile(r"\s*(?:\d{1,3}[.)]|[-*+])\s")
@@ -155,7 +158,14 @@ def describe(text: str) -> Described:
         return values
     tables = sorted(_tables(lines), key=lambda table: not (table.measured or table.sized))
     if tables and (tables[0].measured or tables[0].sized):
-        return _named_for(set(_TOOL.findall(text)), _of_table(tables[0]))
+        found = _of_table(tables[0])
+        again = [table for table in tables[1:] if table.names == tables[0].names]
+        more = [
+            f"; the one in line {each.line}:{x[1:]}" for each in again[:3] if (x := _summed(each))
+        ]
+        return _named_for(
+            set(_TOOL.findall(text)), found._replace(message=found.message + "".join(more))
+        )
     if (found := of_sentences(lines) or _of_test(text)) is not None:
         return found
     if (match := _START.search(text)) is not None:
@@ -263,7 +273,7 @@ def _of_table(table: _Table) -> Described:
     sources = ", ".join(table.logs[:3]) + (", ..." if len(table.logs) > 3 else "")
     logs = f"give the outputs that it was made from{f' ({sources})' if sources else ''}"
     rename = ", or name the columns 'size (bytes)' and 'time (us)'"
-    summed = "" if table.sized else _summed(table)
+    summed = _summed(table)
     if not table.measured and not table.sized:
         hint = _NAMES if table.numbered else KNOWN
         missing = f"none is named a size, a time or a bandwidth{summed}"
@@ -275,6 +285,8 @@ def _of_table(table: _Table) -> Described:
         return Described(what + missing, logs if table.logs else logs + rename, table.line)
     if not table.measured:
         missing = "no name or unit says which are times or bandwidths"
+        if summed:
+            missing = f"which are the size and the time of a call is not known{summed}"
         chosen = any(column_of(name).role in ("algorithm", "protocol") for name in table.names)
         if chosen:
             missing = "it shows what was chosen, not how long it took"
@@ -298,12 +310,14 @@ def _summed(table: _Table) -> str:
     rows = [row for row in table.first if len(row) == len(table.names)]
     alike: dict[str, list[int]] = {}
     for at, name in enumerate(table.names):
-        if NO_RUN.search(name) is None and (key := _measure_of(name) or condition_of(name)):
+        units = {unit for row in rows if (unit := _unit_of(row[at]))}
+        key = _measure_of(name) or (units.pop() if len(units) == 1 else condition_of(name))
+        if NO_RUN.search(name) is None and key:
             alike.setdefault(key, []).append(at)
     if len(alike) == 1 and [len(places) for places in alike.values()] == [1]:
         ((key, (at,)),) = alike.items()
         name = f"{visible(table.names[0], 40)} " * all(row[0].isdecimal() for row in rows)
-        values = {name + row[0]: float(row[at]) for row in rows if _PLAIN.match(row[at]) and at}
+        values = {name + row[0]: x for row in rows if at and (x := _number_of(row[at]))}
         found = None
         if len(values) == len(rows) >= _LEAST and _measure_of(table.names[at]):
             found = listed_values(values, "", visible(table.names[at], 40), table.line)
@@ -316,14 +330,23 @@ def _summed(table: _Table) -> str:
                 alike.setdefault(f"{key} {table.names[at].split()[0]}", []).append(at)
     said = ""
     for pair in (places for places in alike.values() if len(places) == 2):
-        cells = [[row[at].strip("* ").rstrip("x") for at in pair] for row in rows]
-        numbers = [[float(each) for each in row] for row in cells if all(map(_PLAIN.match, row))]
-        ratios = sorted(second / first for first, second in numbers if first > 0)
+        numbers = [[_number_of(row[at]) for at in pair] for row in rows]
+        ratios = sorted(second / first for first, second in numbers if first and second)
         if len(ratios) == len(rows) > 1:
             base, other = (visible(table.names[at], 40) for at in pair)
             said += f"; {other!r} is {ratios[0]:.2f} to {ratios[-1]:.2f} of {base!r}"
             said += f" in {len(rows)} rows"
     return said
+
+
+def _number_of(cell: str) -> float | None:
+    match = _PLAIN.fullmatch(cell)
+    return float(match["value"]) if match is not None else None
+
+
+def _unit_of(cell: str) -> str:
+    match = _PLAIN.fullmatch(cell)
+    return (match["unit"] or "") if match is not None else ""
 
 
 def _measure_of(name: str) -> str:

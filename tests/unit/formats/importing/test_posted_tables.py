@@ -582,3 +582,38 @@ def test_names_of_runs_keep_their_brackets(tmp_path: Path) -> None:
         "one-shot push",
         "ring",
     ]
+
+
+def test_runs_with_both_placements_in_one_table(tmp_path: Path) -> None:
+    names = ("bytes", "on_oop", "off_oop", "spdup", "on_inp", "off_inp", "spdup")
+    rows = [
+        (size, 10 + at, 20 + at, "2x", 11 + at, 21 + at, "2x")
+        for at, size in enumerate((KIB, 4 * KIB, 16 * KIB))
+    ]
+    path = tmp_path / "x.md"
+    path.write_text(TIMED.replace(":", ", times in us:") + markdown(names, *rows))
+    runs = read_runs([path], ReadOptions(study="x", comparing=True)).runs
+    found = {
+        run.column: {
+            point.in_place: round(curve.time_us(point), 1)
+            for point in curve.times
+            if point.bytes == KIB
+        }
+        for run in runs
+        for curve in run.curves.values()
+    }
+    assert found == {"on": {False: 10, True: 11}, "off": {False: 20, True: 21}}
+
+
+@pytest.mark.parametrize(("factor", "tables"), [(1.2, 0), (12.0, 2)])
+def test_columns_of_one_name_are_repeats_only_if_they_agree(
+    factor: float, tables: int, tmp_path: Path
+) -> None:
+    text = TIMED
+    for title, each in (("RDMA", 1.0), ("TCP", factor)):
+        rows = [(1 << k, f"{k * each:.1f}", f"{(30 - k) * each:.1f}") for k in range(10, 18)]
+        text += f"\n## {title}\n\n" + markdown(("size", "NCCL (us)", "gloo (us)"), *rows)
+    path = tmp_path / "x.md"
+    path.write_text(text)
+    found = compare_paths([path], assumed_noise=0.05)
+    assert len(getattr(found, "tables", [])) == tables
