@@ -40,12 +40,13 @@ _CONDITIONS = tuple(
         r"\b(?:[NR]CCL|UCX|FI|OFI|MSCCL\w{0,2})_\w+ ?= ?[\w.,:^-]*\w",
         r"(?<![\w.])(?:[nr]ccl[ _-]?(?:version )?v?2\.\d{1,2}(?:\.\d{1,2})?|v?2\.\d{1,2}\.\d{1,2})"
         r"(?:-\d)?(?![\w.]*\d)",
-        r"\b(?:before|after)\b",
+        r"\b(?:before|after)\b|^(?:pre|post)$",
         r"\b(?:old|new)\b",
         r"\bwith(?:out)?\b(?: [A-Z]+_\w+(?: ?= ?\w+)?)?",
         r"\b(?:en|dis)abled\b",
-        r"(?<![\w.])\d{1,5} ?(?:x ?)?(?:[a-z]{1,3}\d{2,4} )?"
-        r"(?:GPU|node|rank|card|machine|server)(?=s?\b)",
+        r"(?<![\w.])\d{1,5} ?(?:x ?)?(?:[a-z]{1,3}\d{2,4} )?(?:GPU|card|device)(?=s?\b)",
+        r"(?<![\w.])\d{1,5}[ -]?(?:node|machine|server)(?=s?\b)",
+        r"(?<![\w.])\d{1,5} ?(?:rank|process)(?=(?:e?s)?\b)",
         r"\b(?:ring|tree|nvls(?:[ _-]?tree)?|collnet)\b",
         r"\b(?:all|reduce)[ _-]?(?:reduce|gather|scatter|to[ _-]?all)\b",
         r"\b(?:docker|container|bare[ -]?metal|VM)\b",
@@ -55,8 +56,8 @@ _CONDITIONS = tuple(
 """What sets measured values of one text apart: the words of each kind exclude each other."""
 _NOT_MEASURED = re.compile(
     r"\b(?:expect\w*|theor\w+|should|ideal\w*|line rate|spec\w*|limit\w*|advertis\w+|target|capable"
-    r"|up to|peak of|\w*link|NICs?|PCIe|[HN]DR|bidirectional|unidirectional|timeout"
-    r"|sleep)\b|\?\s*$|^\s*>",
+    r"|up to|peak of|\w*link|NICs?|PCIe|[HN]DR|bidirectional|unidirectional|timeout|hang\w*|rate:"
+    r"|sleep)(?!\w)|\?\s*$|^\s*>",
     re.IGNORECASE,
 )
 _OF_NCCL = re.compile(r"[nr]ccl|_perf\b|all[ _-]?(?:reduce|gather|to[ _-]?all)", re.IGNORECASE)
@@ -163,6 +164,7 @@ def _under(sentences: list[tuple[int, str]], condition: re.Pattern[str]) -> dict
     """Return the values of the text by the words of one kind of condition; empty if unclear."""
     groups: dict[str, list[_Said]] = {}
     texts: dict[str, str] = {}
+    bare: set[str] = set()
     above, place = "", 0
     for _, sentence in sentences:
         words = [(match.start(), match) for match in condition.finditer(sentence)]
@@ -183,11 +185,14 @@ def _under(sentences: list[tuple[int, str]], condition: re.Pattern[str]) -> dict
             said = _Said(place, float(match["average"] or match["value"]), unit)
             place += 1
             label = (names[at] if len(names) > 1 else names[0]) if names else above
-            if label:
+            if not label:
+                bare.add(unit)
+            else:
                 groups.setdefault(label.lower(), []).append(said)
                 texts.setdefault(label.lower(), label)
-    whole = sum(map(len, groups.values())) == place
-    return {texts[key]: group for key, group in groups.items()} if whole else {}
+    units = {said.unit for group in groups.values() for said in group}
+    clear = not units & bare
+    return {texts[key]: group for key, group in groups.items()} if clear else {}
 
 
 def _plain_unit(unit: str) -> str:

@@ -353,7 +353,10 @@ def _measure_of(name: str) -> str:
     """Return the unit of a time or bandwidth in the name of a column, or its role."""
     column = column_of(name)
     unit = column.unit if time_unit(column.unit) or bandwidth_unit(column.unit) else ""
-    return unit or (column.role if column.role in MEASURED else "")
+    # An algorithm bandwidth and a bus bandwidth are of one call.
+    rate = re.search(r"alg|bus", name, re.IGNORECASE)
+    role = column.role if column.role in MEASURED else ""
+    return f"{unit or role} {rate[0].lower()}" if rate is not None and unit + role else unit or role
 
 
 def _of_header(lines: list[str]) -> Described | None:

@@ -228,6 +228,8 @@ SECONDS = "allreduce with nccl version {}:\n" + "rank 0: {} s\nrank 1: {} s\n"
         ("nccl: from 24.2 GB/s with 2.19.4 to 18.3 GB/s with 2.20.5", "24.2 GB/s (2.19.4)", "18.3"),
         ("The NCCL busbw was 42 GB/s before and 87 GB/s after it", "87 GB/s (after)", "42 GB/s"),
         ("nccl: NCCL_ALGO=Ring 190 GB/s, NCCL_ALGO=Tree 150 GB/s", "190 GB/s (NCCL_ALGO", "150"),
+        ("~21 GB/s (NCCL 2.7.8), now ~3.9 GB/s (NCCL 2.11.4)\nrate: 9 Gb/s", "21 GB/s", "3.9"),
+        ("allreduce on 2 nodes with 1 GPU: 0.2 s. With 2 GPUs: 0.1 s", "0.2 s (1", "0.1"),
         ("An uplift of Alltoall from ~45 GB/s to ~55 GB/s", "55 GB/s (to)", "45 GB/s (from)"),
         ("340GB/s with all_reduce, and 200GB/s with all_gather", "340 GB/s (with", "200"),
         ("allreduce with NCCL_IB_TC=1: 9 us, without: 12 us", "12 us (without)", "9 us (with "),
@@ -266,8 +268,9 @@ def test_values_without_a_clear_condition_are_not_summed_up(text: str) -> None:
         ("|Test|Before|After|\n|--|--|--|\n|AllReduce|38|39|\n|AllGather|30|32|\n", "1.03 to 1.07"),
         ("|Shape|NCCL 2.28.9|NCCL 2.29.2|delta|\n|a1|10|12|+20%|\n|a2|20|20|0%|\n", "1.00 to 1.20"),
         ("|Node|busbw (GB/s)|temp|\n|n1|380|39|\n|n2|300|2|\n|n3|379|3|\n", "300 (n2), 1.27x"),
-        ("|Test|Payload|Auto|Fallback|\n|TP2|64 MiB|10 us|11 us|\n|TP4|80 MiB|20 us|21 us|", "1.05"),
+        ("|Test|Payload|Auto|Fallback|\n|TP2|64 MiB|10 us|11 us|\n|TP4|8 MiB|20 us|21 us|", "1.05"),
         (2 * "|Call|Time (us)|\n|--|--|\n|a|1|\n|b|2|\n|c|3|\n\ntext\n", "one in line 8: it"),
+        ("|Nodes|GPUs|Pre|Post|\n|--|--|--|--|\n|2|16|10|11|\n|4|32|20|20|\n", "'Post' is 1.00"),
         ("|Nodes|busbw (GB/s)|\n|1|480|\n|2|380|\n|4|379|\n", "highest 480 (Nodes 1), lowest 379"),
     ],
 )  # fmt: skip
@@ -279,6 +282,7 @@ def test_a_table_without_sizes_is_summed_up(text: str, words: str) -> None:
     "text",
     [
         "|Node|busbw (GB/s)|time (s)|\n|n1|380|39|\n|n2|300|32|\n|n3|379|32|\n",
+        "|Rows|algbw_gbps|busbw_gbps|\n|1|8|4|\n|9|20|10|\n",
         "|Rows|NCCL (us)|Ours (us)|\n|1|8.4|n/a|\n|9|20|19|\n",
         "|Rows|min (us)|speedup (us)|\n|1|8.4|4.2|\n|9|20|19|\n",
     ],
