@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.app.compare import SidesCompared, compare_paths, read_runs
+from nccltune.app.compare import SidesCompared, compare_paths
 from nccltune.formats.importing.importer import import_files
 from nccltune.formats.importing.inputs import find_inputs, read_inputs
 from nccltune.formats.nccl_tests.rows import are_mixed
@@ -552,68 +552,3 @@ def test_sizes_of_all_reduces_are_those_of_their_shapes(name: str, tmp_path: Pat
     # Of other types and collectives the sizes are not known.
     for title in ("All-reduce (bf16 and fp32)", "All-gather (bf16)", "All-reduce"):
         assert not one(tmp_path, f"{title}, 8 GPUs, 1 node:\n\n{SHAPES[name]}").samples
-
-
-@pytest.mark.parametrize("versions", [("NCCL 2.28.9", "nccl-v2.29.2-1"), ("2.28.9", "2.29.2")])
-def test_columns_of_versions_by_the_shapes_of_xla(
-    versions: tuple[str, str], tmp_path: Path
-) -> None:
-    rows = [(f"bf16[{rows}]", 14 + at, 20 + at) for at, rows in enumerate(("8192", "64,1024"))]
-    path = tmp_path / "issue.md"
-    path.write_text(
-        "All-reduce, 8 GPUs, 1 node, us per call:\n\n" + markdown(("shape", *versions), *rows)
-    )
-    found = compare_paths([path], assumed_noise=0.05)
-    assert isinstance(found, SidesCompared)
-    assert [point.bytes for test in found.tests for point in test.points] == [16 * KIB, 128 * KIB]
-    nccl = next(item for item in found.different if "NCCL" in item.fact)
-    assert (nccl.first, nccl.second) == ("2.28.9", "2.29.2")
-
-
-def test_names_of_runs_keep_their_brackets(tmp_path: Path) -> None:
-    names = ("Message", "NCCL (PXB)", "one-shot push", "ring()")
-    rows = [(f"{size} KB", f"{size + 9} us", f"{size} us", f"{size + 4} us") for size in (4, 8, 16)]
-    path = tmp_path / "x.md"
-    path.write_text(TIMED + markdown(names, *rows))
-    assert [
-        run.column for run in read_runs([path], ReadOptions(study="x", comparing=True)).runs
-    ] == [
-        "NCCL (PXB)",
-        "one-shot push",
-        "ring",
-    ]
-
-
-def test_runs_with_both_placements_in_one_table(tmp_path: Path) -> None:
-    names = ("bytes", "on_oop", "off_oop", "spdup", "on_inp", "off_inp", "spdup")
-    rows = [
-        (size, 10 + at, 20 + at, "2x", 11 + at, 21 + at, "2x")
-        for at, size in enumerate((KIB, 4 * KIB, 16 * KIB))
-    ]
-    path = tmp_path / "x.md"
-    path.write_text(TIMED.replace(":", ", times in us:") + markdown(names, *rows))
-    runs = read_runs([path], ReadOptions(study="x", comparing=True)).runs
-    found = {
-        run.column: {
-            point.in_place: round(curve.time_us(point), 1)
-            for point in curve.times
-            if point.bytes == KIB
-        }
-        for run in runs
-        for curve in run.curves.values()
-    }
-    assert found == {"on": {False: 10, True: 11}, "off": {False: 20, True: 21}}
-
-
-@pytest.mark.parametrize(("factor", "tables"), [(1.2, 0), (12.0, 2)])
-def test_columns_of_one_name_are_repeats_only_if_they_agree(
-    factor: float, tables: int, tmp_path: Path
-) -> None:
-    text = TIMED
-    for title, each in (("RDMA", 1.0), ("TCP", factor)):
-        rows = [(1 << k, f"{k * each:.1f}", f"{(30 - k) * each:.1f}") for k in range(10, 18)]
-        text += f"\n## {title}\n\n" + markdown(("size", "NCCL (us)", "gloo (us)"), *rows)
-    path = tmp_path / "x.md"
-    path.write_text(text)
-    found = compare_paths([path], assumed_noise=0.05)
-    assert len(getattr(found, "tables", [])) == tables
