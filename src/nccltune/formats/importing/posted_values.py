@@ -13,9 +13,12 @@ from nccltune.formats.text.lines import visible
 from nccltune.model.numbers import gain_text
 
 # `- v2.11.4-1: 7.05 GB/s`, below words or with a unit that say what it is.
+# `node01.out:# Avg bus bandwidth : 380.1`, `node01 380.1`.
 _LISTED = re.compile(
-    r"(?:[-*+\u2022]\s|\d{1,2}[.)]\s)?\s*(?P<label>[^\s|=:][^|=:]{0,59}?)\s*(?::|=|->|\u2192|\s[-\u2013]\s)"
-    r"\s*[~\u2248]?(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>[GM]i?B/s|[GM]bps|[mu\u00b5\u03bc]s)?[.,;]?"
+    r"(?:[-*+\u2022]\s|\d{1,2}[.)]\s)?\s*(?:(?P<label>[^\s|=:][^|=:]{0,59}?)\s*"
+    r"(?::|=|->|\u2192|\s[-\u2013]\s)\s*(?P<average>(?:# ?)?Avg bus bandwidth ?: ?)?[~\u2248]?"
+    r"|(?P<host>(?!p\d\d)(?=[\w.-]{0,60}\d)[A-Za-z][\w.-]{1,60})\s)"
+    r"(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>[GM]i?B/s|[GM]bps|[mu\u00b5\u03bc]s)?[.,;]?"
 )
 # `node17,node23   49.3  # another rack`
 _HOST = r"(?=[\w.-]{0,60}\d)[A-Za-z][\w.-]{1,60}"
@@ -94,8 +97,10 @@ def of_list(lines: list[str]) -> Described | None:
             continue
         if not line.strip():
             continue
-        values = {match["label"].strip(): float(match["value"]) for match in found}
-        units = {match["unit"] for match in found}
+        values = {
+            (match["label"] or match["host"]).strip(): float(match["value"]) for match in found
+        }
+        units = {"GB/s" if match["average"] else match["unit"] for match in found}
         named = _MEASURE.search(title)
         whole = None not in units or (named and all(re.search(r"\d", label) for label in values))
         if len(values) == len(found) >= _LEAST and len(units) == 1 and whole:

@@ -3,6 +3,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from nccltune.formats.importing.json_records import json_documents
@@ -47,6 +48,7 @@ _SHAPE = re.compile(r"(?i:.*\b(?:shapes?|rows|tokens|batch\w*|hidden\w*|seq\w*)\
 _RULES = frozenset({"minbytes", "maxbytes"})
 _EXTREME = re.compile(r"min_?bytes|max_?bytes|min[ _]?size|max[ _]?size", re.IGNORECASE)
 _SUMMARY = re.compile(r"#?\s*Avg bus bandwidth\s*:\s*(\d[\d.e+-]*)")
+_TITLE = re.compile(r"[^#]*[a-zA-Z]")
 _OUT_OF_BOUNDS = re.compile(r"#?\s*Out of bounds values\s*:\s*\d")
 _BARE_LOG = re.compile(r"(?:^|\s)(?:\[\d+\] )?NCCL (?:INFO|WARN|TRACE) (?P<message>.+)")
 _TIMED = re.compile(
@@ -407,9 +409,17 @@ def _of_summaries(lines: list[str], text: str) -> Described | None:
     values = ", ".join(value for _, value in found[:6]) + (", ..." if len(found) > 6 else "")
     what = f"has {counted(len(found), 'average')} of nccl-tests ({values} GB/s) and no row"
     starts = sum(1 for _ in _START.finditer(text))
-    between = lines[found[0][0] : found[-1][0]]
-    said = any(re.search(r"[a-z]", line) for line in between if not line.startswith("#"))
-    if len(found) > 1 and starts == 1 and not said and not any(map(_LOOP.match, lines)):
+    ends = [0, *(at for at, _ in found)]
+    titles = [
+        next((line for line in reversed(lines[above : at - 1]) if _TITLE.match(line)), "")
+        for above, at in pairwise(ends)
+    ]
+    named = [visible(title.strip("=*-: \t"), 60) for title in titles]
+    if len({*named}) == len(found) > 1 and all(named):
+        values = {name: float(value) for name, (_, value) in zip(named, found, strict=True)}
+        if (listed := listed_values(values, "GB/s", "bus bandwidth", found[0][0])) is not None:
+            return listed
+    if len(found) > 1 and starts == 1 and not any(titles[1:]) and not any(map(_LOOP.match, lines)):
         return Described(f"{what}, from one start: each {_APART}", _REBUILD, found[1][0])
     return Described(
         f"{what}: there is no time for each size", "give the whole output", found[0][0]
