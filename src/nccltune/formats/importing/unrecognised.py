@@ -71,6 +71,9 @@ _PLAIN = re.compile(
     r"[*~ ]*(?P<value>\d{1,9}(?:\.\d{1,9})?) ?"
     r"(?P<unit>[mnu\u00b5\u03bc]?s|[GM]i?[Bb](?:/s|ps))?x?[* ]*"
 )
+_STATISTIC = re.compile(
+    r"avg|average|mean|median|min(?![a-z])|max|peak|best|worst|std|self|total", re.I
+)
 _VALUE_CELL = re.compile(r"[-+]?[\d.,]*\d ?(?:[KMGT]?i?B(?:/s)?|[KMG]|[mnu\u00b5\u03bc]?s|[x%])?")
 _MEASURES = re.compile(r"\b(?:busbw|algbw)\b", re.IGNORECASE)
 _LIST_ITEM = re.compile(r"\s*(?:\d{1,3}[.)]|[-*+])\s")
@@ -161,7 +164,7 @@ def describe(text: str) -> Described:
     tables = sorted(_tables(lines), key=lambda table: not (table.measured or table.sized))
     if tables and (tables[0].measured or tables[0].sized):
         found = _of_table(tables[0])
-        again = [table for table in tables[1:] if table.names == tables[0].names]
+        again = [] if tables[0].sized else [x for x in tables[1:] if x.names == tables[0].names]
         more = [
             f"; the one in line {each.line}:{x[1:]}" for each in again[:3] if (x := _summed(each))
         ]
@@ -313,8 +316,9 @@ def _summed(table: _Table) -> str:
     alike: dict[str, list[int]] = {}
     for at, name in enumerate(table.names):
         units = {unit for row in rows if (unit := _unit_of(row[at]))}
-        key = _measure_of(name) or (units.pop() if len(units) == 1 else condition_of(name))
-        if NO_RUN.search(name) is None and key:
+        key = _measure_of(name) or "".join(units) or condition_of(name)
+        key = key if len(units) < 2 else ""
+        if key and NO_RUN.search(name) is None and _PLAIN.fullmatch(name) is None:
             alike.setdefault(key, []).append(at)
     if len(alike) == 1 and [len(places) for places in alike.values()] == [1]:
         ((key, (at,)),) = alike.items()
@@ -332,10 +336,13 @@ def _summed(table: _Table) -> str:
                 alike.setdefault(f"{key} {table.names[at].split()[0]}", []).append(at)
     said = ""
     for pair in (places for places in alike.values() if len(places) == 2):
+        names = [table.names[at] for at in pair]
+        if names[0] == names[1] or any(map(_STATISTIC.search, names)):
+            continue
         numbers = [[_number_of(row[at]) for at in pair] for row in rows]
         ratios = sorted(second / first for first, second in numbers if first and second)
         if len(ratios) == len(rows) > 1:
-            base, other = (visible(table.names[at], 40) for at in pair)
+            base, other = (visible(name, 40) for name in names)
             said += f"; {other!r} is {ratios[0]:.2f} to {ratios[-1]:.2f} of {base!r}"
             said += f" in {len(rows)} rows"
     return said
@@ -416,8 +423,8 @@ def _of_summaries(lines: list[str], text: str) -> Described | None:
     ]
     named = [visible(title.strip("=*-: \t"), 60) for title in titles]
     if len({*named}) == len(found) > 1 and all(named):
-        values = {name: float(value) for name, (_, value) in zip(named, found, strict=True)}
-        if (listed := listed_values(values, "GB/s", "bus bandwidth", found[0][0])) is not None:
+        titled = {name: float(value) for name, (_, value) in zip(named, found, strict=True)}
+        if (listed := listed_values(titled, "GB/s", "bus bandwidth", found[0][0])) is not None:
             return listed
     if len(found) > 1 and starts == 1 and not any(titles[1:]) and not any(map(_LOOP.match, lines)):
         return Described(f"{what}, from one start: each {_APART}", _REBUILD, found[1][0])

@@ -60,6 +60,7 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
         (RULES, "is a tuner configuration", "nccltune lint {name}", 1),
         ("allreduce,[0,1048576],ring,ll128,-1,*,*\n", "NCCLX", "cannot read it", 1),
         (CUT, "header of nccl-tests (it lists 2 ranks on 1 host) and no row", "doctor {name}", 1),
+        ("coll,size,algo,time\nallreduce,1,ring,9\n", "columns coll, size, algo", "name", 1),
         (COPIES, "rank 0 in several processes: each is a separate copy", "MPI=1", 4),
         (PAIRS, "rank 0 in several processes: each is a separate copy", "MPI=1", 5),
         (HOSTS, "rank 0 in several processes: each is a separate copy", "MPI=1", 5),
@@ -285,6 +286,8 @@ def test_a_table_without_sizes_is_summed_up(text: str, words: str) -> None:
     "text",
     [
         "|Node|busbw (GB/s)|time (s)|\n|n1|380|39|\n|n2|300|32|\n|n3|379|32|\n",
+        "|Test|Before|After|\n|a|900 us|950 us|\n|b|990 us|1.1 ms|\n",
+        "|Test|AvgBusBW (GB/s)|PeakBusBW (GB/s)|\n|a|90|95|\n|b|99|101|\n",
         "|Rows|algbw_gbps|busbw_gbps|\n|1|8|4|\n|9|20|10|\n",
         "|Rows|NCCL (us)|Ours (us)|\n|1|8.4|n/a|\n|9|20|19|\n",
         "|Rows|min (us)|speedup (us)|\n|1|8.4|4.2|\n|9|20|19|\n",
