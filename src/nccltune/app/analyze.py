@@ -29,7 +29,7 @@ from nccltune.app.compare import (
 from nccltune.app.compare_reference import ReferenceCompared
 from nccltune.app.importing import StatedFacts, studied
 from nccltune.app.nccl_model import model_curve
-from nccltune.app.reproduce import sweep_again
+from nccltune.app.reproduce import conditions_of_runs, sweep_again
 from nccltune.app.study import OpenStudy, open_study, saving
 from nccltune.formats.importing.importer import Imported
 from nccltune.formats.importing.suspect import run_names, suspect_sentences
@@ -110,7 +110,7 @@ def analyze_path(
                     opened.study.write_json(opened.study.findings_path, analyzed.analysis)
             beside = None if given.imported is None else Path(study.name)
             measure = "" if _is_amd(path) else sweep_again(opened.study, opened.samples, beside)
-            of = _runs_of(opened.study) if len(given.studies) > 1 else ""
+            of = _runs_of(opened.study, alone=len(given.studies) == 1)
             parts.append(analyzed._replace(unsaved=unsaved, measure=measure, of=of))
         compared = None
         scales = {item.condition.scale for part in parts for item in part.analysis.conditions}
@@ -152,12 +152,13 @@ def _without_doubts(analysis: Analysis) -> Analysis:
     return msgspec.structs.replace(analysis, findings=kept)
 
 
-def _runs_of(study: Study) -> str:
+def _runs_of(study: Study, *, alone: bool) -> str:
+    """Return the conditions of the runs of a study, else what else sets them apart from others."""
     records = study.imports(ImportRecord)
-    runs = [run for record in records for run in record.runs or ()]
-    named = dict.fromkeys(words for run in runs for words in run.facts.conditions or ())
+    named = conditions_of_runs(study)
     settings = [f"{name}={value}" for name, value in study.platform().settings.items()]
-    return joined([*named] or [*(record.file for record in records), *settings], 3)
+    files = [] if alone else [*(record.file for record in records), *settings]
+    return joined(named or files, 3)
 
 
 def is_serious(analysis: Analysis) -> bool:

@@ -5,7 +5,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import combinations
+from math import log
 from pathlib import Path
+from statistics import median_low
 from typing import NamedTuple
 
 import msgspec
@@ -187,7 +190,8 @@ def compare_paths(
         return compare_with_reference(paths[0], runs, reference, warnings)
     columns = _by_name(runs)
     # Equal names of columns in tables of several files are not known to be one system.
-    if len(columns) == 2 and len({run.table.rpartition(":")[0] for run in runs}) < 2:
+    one_text = len({run.table.rpartition(":")[0] for run in runs}) < 2
+    if len(columns) == 2 and one_text and all(map(_may_repeat, columns.values())):
         first, second = columns
         return _sides(
             (first, second), [found._replace(runs=x) for x in columns.values()], assumed_noise
@@ -227,6 +231,19 @@ def _by_name(runs: Iterable[MeasuredRun]) -> dict[str, list[MeasuredRun]]:
     for run in runs:
         found.setdefault(run.column or run.name, []).append(run)
     return found
+
+
+def _may_repeat(runs: Sequence[MeasuredRun]) -> bool:
+    """Return whether runs may be of one test: no two differ by a factor of two at most sizes."""
+    times = [
+        {(key, point): x for key, curve in run.curves.items() for point, x in curve.times.items()}
+        for run in runs
+    ]
+    for one, other in combinations(times, 2):
+        apart = [abs(one[point] - other[point]) for point in one.keys() & other.keys()]
+        if apart and median_low(apart) > log(2):
+            return False
+    return True
 
 
 def _beside(found: RunsRead, assumed: float) -> Iterator[BesideCompared]:

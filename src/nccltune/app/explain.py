@@ -14,7 +14,7 @@ from nccltune.app.study import open_study
 from nccltune.app.tune import save_tuning, tune_study
 from nccltune.formats.importing.detect import HEAD_BYTES, kind_of
 from nccltune.formats.importing.inputs import READERS
-from nccltune.formats.tuner_config.csv_rules import FileRule, read_rules
+from nccltune.formats.tuner_config.csv_rules import FileRule, foreign_rules, read_rules
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError, StudyError
 from nccltune.model.rule import Rule
@@ -149,8 +149,14 @@ def _read(
     path = config / names.TUNER_CONF if config.is_dir() else config
     read = read_rules(path)
     if read.problems and not read.rules and is_ours:
-        first = read.problems[0]
-        whole = file_issue(path.read_text(encoding="utf-8-sig", errors="replace"), str(path))
+        first, text = read.problems[0], path.read_text(encoding="utf-8-sig", errors="replace")
+        if (foreign := foreign_rules(text)) is not None:
+            raise InputError(
+                f"is a configuration of {foreign[0]}, not of a plugin that reads CSV",
+                where=f"{path}:{foreign[1]}",
+                hint="run a job with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING: its log has it",
+            )
+        whole = file_issue(text, str(path))
         raise InputError(
             f"no line is a rule: {whole.message if whole is not None else first.message}",
             where=str(path) if whole is not None else f"{path}:{first.line}",

@@ -17,7 +17,12 @@ from typing import NamedTuple
 from nccltune.app.job import launcher_flavor, read_keys
 from nccltune.formats.text.lines import encoding_of
 from nccltune.formats.topology.nvidia_smi_matrix import looks_like_matrix
-from nccltune.formats.tuner_config.csv_rules import COLUMNS, LEAST_COLUMNS, read_rules
+from nccltune.formats.tuner_config.csv_rules import (
+    COLUMNS,
+    LEAST_COLUMNS,
+    foreign_rules,
+    read_rules,
+)
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch_lint import compose, manifest, output, source
 from nccltune.launch_lint.around import read_around
@@ -75,21 +80,6 @@ _NAMES_LAUNCH = re.compile(
     r"^[^#\n]*(?<![\w-])(?:(?:mpirun|mpiexec|srun|torchrun)\s+-|ray (?:start|submit|up|job) "
     r"|process_count_per_instance:)",
     re.M,
-)
-_FOREIGN_RULES = (
-    (
-        re.compile(r"^\s*communicator_configs:?\s*\{", re.M),
-        "Google's tuner (NCCL_TUNER_CONFIG_PATH)",
-    ),
-    (
-        re.compile(
-            r"^\W*collective,bytes\w*,algorithm,|^ *(?:all|reduce|broad)\w* *,"
-            r" *(?:[\[(][\d, ]*[\])]|\*|\d+) *, *(?:ring|tree|nvls\w*|collnet\w*|pat) *,"
-            r"|\"filter\"\s*:\s*\{\s*\"collective\"",
-            re.M | re.I,
-        ),
-        "NCCLX's tuner (NCCLX_TUNER_CONFIG_FILE)",
-    ),
 )
 _KNOWN = (
     "known are tuner configurations (CSV), topology and graph files (XML, nvidia-smi topo -m), "
@@ -231,11 +221,10 @@ def recognise(path: Path) -> LintKind:
     is_table = any(_ROW.match(line) for line in plain) or bool(_MARKER.search(text))
     is_table = is_table or foreign_separator(text) is not None
     is_script = bool(_SCRIPT.search(text)) or _has_command(text, path)
-    for form, reader in () if is_script else _FOREIGN_RULES:
-        if form.search(text):
-            what = f"is a configuration of {reader}, not of a plugin that reads CSV: not checked"
-            hint = f"a CSV row has {','.join(COLUMNS[:LEAST_COLUMNS])}"
-            raise InputError(what, where=str(path), hint=hint)
+    if not is_script and (foreign := foreign_rules(text)) is not None:
+        what = f"is a configuration of {foreign[0]}, not of a plugin that reads CSV: not checked"
+        hint = f"a CSV row has {','.join(COLUMNS[:LEAST_COLUMNS])}"
+        raise InputError(what, where=str(path), hint=hint)
     if is_table and is_script and _PAGE.search(text) is None:
         raise InputError(
             "has rows of a configuration and commands of a script",

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command that measures a study again."""
 
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from nccltune.analyze.timings import SortedSamples
+from nccltune.formats.reading.file_report import ImportRecord
 from nccltune.measure.engine.record import Summary
 from nccltune.model.errors import StudyError
 from nccltune.model.platform import Platform
@@ -15,6 +17,7 @@ from nccltune.study.files import Study
 
 SUFFIX = "-again"
 """A sweep does not measure again what a study has, so the new study has another name."""
+_GROUPED = re.compile(r"-m (\d+): ")
 _LAUNCHER = "NAME"
 """Stands for the launcher, which imported timings do not name."""
 
@@ -65,7 +68,15 @@ def sweep_again(study: Study, found: SortedSamples, beside: Path | None = None) 
     The new study is beside `study`, or beside the path given.
     """
     words = _new_sweep(found, study.platform(), _beside(beside or study.path))
-    return shlex.join([words[0], "sweep", *words[2:]])
+    grouped = [_GROUPED.match(condition) for condition in conditions_of_runs(study)]
+    calls = ["--pipe-ops", grouped[0][1]] if len(grouped) == 1 and grouped[0] else []
+    return shlex.join([words[0], "sweep", *words[2:], *calls])
+
+
+def conditions_of_runs(study: Study) -> list[str]:
+    """Return the conditions of the imported runs of a study: `-m 10: 10 calls in a group`."""
+    runs = [run for record in study.imports(ImportRecord) for run in record.runs or ()]
+    return [*dict.fromkeys(words for run in runs for words in run.facts.conditions or ())]
 
 
 def _beside(path: Path) -> str:

@@ -22,6 +22,7 @@ from nccltune.model.errors import NccltuneError
 _SHOW_ADVANCED = "nccltune.show_advanced"
 _AFTER_DASHES = "nccltune.after_dashes"
 _FIELD = re.compile("‹([a-z_]+)›")
+_SPELLINGS = re.compile(r"^--collectives?(?=$|=)")
 _LOG = logging.getLogger(__name__)
 
 
@@ -38,6 +39,11 @@ class Verb(click.Command):
         """Parse the arguments, and keep the words after the first `--`."""
         at = args.index("--") + 1 if "--" in args else len(args)
         ctx.meta[_AFTER_DASHES] = (at <= len(args) and "--" in args, tuple(args[at:]))
+        own = {name for item in self.params for name in item.opts}
+        if len(named := own & {"--collective", "--collectives"}) == 1:
+            # Verbs that take one, and verbs that take a list, accept both spellings.
+            name = named.pop()
+            args = [_SPELLINGS.sub(name, word) for word in args[:at]] + args[at:]
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

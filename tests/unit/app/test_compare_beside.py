@@ -5,8 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.app.compare import ChoicesCompared, FleetCompared, SidesCompared, compare_paths
+from nccltune.app.compare import (
+    ChoicesCompared,
+    FleetCompared,
+    SidesCompared,
+    compare_paths,
+    read_runs,
+)
 from nccltune.cli import run
+from nccltune.compare.runs import MeasuredRun
+from nccltune.formats.reading.context import ReadOptions
 
 TITLE = "All-reduce on 8 x H100, 1 node\n\n"
 TIMES = {
@@ -339,3 +347,51 @@ def test_columns_of_numbers_of_nodes_are_a_series(tmp_path: Path) -> None:
     (series,) = found.scaling
     assert [(row.nodes, row.ranks) for row in series.rows] == [(2, 16), (4, 32), (8, 64)]
     assert any("46 % lost" in sentence for sentence in series.sentences)
+
+
+def columns(folder: Path, title: str, names: str, *rows: tuple[object, ...]) -> list[MeasuredRun]:
+    """Return the runs of a table with these names of columns below a title."""
+    text = f"{title}\n\n{names}\n|{'---|' * (names.count('|') - 1)}\n"
+    (folder / "x.md").write_text(text + "".join(f"|{'|'.join(map(str, row))}|\n" for row in rows))
+    return read_runs([folder / "x.md"], ReadOptions(study="x", comparing=True)).runs
+
+
+@pytest.mark.parametrize("versions", ["NCCL 2.28.9|nccl-v2.29.2-1", "2.28.9|2.29.2"])
+def test_columns_of_versions_by_the_shapes_of_xla(versions: str, tmp_path: Path) -> None:
+    rows = (("bf16[8192]", 14, 20), ("bf16[64,1024]", 15, 21))
+    runs = columns(tmp_path, "All-reduce, 8 GPUs, us per call:", f"|shape|{versions}|", *rows)
+    assert [run.facts.nccl for run in runs] == ["2.28.9", "2.29.2"]
+    (curve,) = runs[0].curves.values()
+    assert [point.bytes for point in curve.times] == [1 << 14, 1 << 17]
+
+
+@pytest.mark.parametrize(
+    ("names", "columns_named", "placements"),
+    [
+        ("|Message|NCCL (PXB)|push()|ring x|gaps|", ["NCCL (PXB)", "push", "ring x", "gaps"], 1),
+        ("|bytes|on_oop|off_oop|on_inp|off_inp|", ["on", "off"], 2),
+    ],
+)
+def test_names_of_runs_in_columns(
+    names: str, columns_named: list[str], placements: int, tmp_path: Path
+) -> None:
+    rows = [(f"{k} KB", *(f"{k + at} us" for at in range(4))) for k in (4, 8, 16)]
+    runs = columns(tmp_path, "All-reduce, 8 GPUs, 1 node:", names, *rows)
+    assert [run.column for run in runs] == columns_named
+    (curve,) = runs[0].curves.values()
+    assert [round(curve.time_us(point)) for point in curve.times if point.bytes == 4096] == [
+        4 + 2 * at for at in range(placements)
+    ]
+
+
+@pytest.mark.parametrize(("factor", "tables"), [(1.2, 0), (12.0, 2)])
+def test_columns_of_one_name_are_repeats_only_if_they_agree(
+    factor: float, tables: int, tmp_path: Path
+) -> None:
+    text = TITLE
+    for title, each in (("RDMA", 1.0), ("TCP", factor)):
+        text += f"\n## {title}\n\n| size | NCCL (us) | gloo (us) |\n|---|---|---|\n"
+        text += "".join(f"|{1 << k}|{k * each:.1f}|{(30 - k) * each:.1f}|\n" for k in range(10, 18))
+    (tmp_path / "x.md").write_text(text, encoding="utf-8")
+    found = compare_paths([tmp_path / "x.md"], assumed_noise=0.05)
+    assert len(getattr(found, "tables", [])) == tables

@@ -293,3 +293,19 @@ def test_a_folder_of_three_scales_is_a_series(cli: Cli, inside: Path) -> None:
     assert "platform " in out
     (inside / "runs" / "3.txt").unlink()
     assert "scaling" not in cli("analyze", "runs").out
+
+
+@pytest.mark.parametrize("calls", [1, 10])
+def test_groups_of_calls_are_named_and_measured_again(calls: int, cli: Cli, inside: Path) -> None:
+    text = log(command=f"$ mpirun -np 4 all_reduce_perf -m {calls}\n")
+    (inside / "m.txt").write_text(text.replace("agg iters: 1", f"agg iters: {calls}"))
+    out, err = cli("analyze", "m.txt")
+    assert out.startswith("runs       -m 10: 10 calls in a group\n") == (calls > 1)
+    assert ("--pipe-ops 10" in err) == (calls > 1)
+
+
+def test_rules_of_another_tuner_are_not_explained(cli: Cli, inside: Path) -> None:
+    rows = '# Meta\nallgather,"[0,262144)",ring,ll128,-1,*,*,*,*,*\n'
+    (inside / "tuner.csv").write_text(rows)
+    err = cli("explain", "tuner.csv", code=2).err
+    assert "tuner.csv:2: is a configuration of NCCLX's tuner" in err

@@ -279,3 +279,15 @@ def test_a_wrong_word_exits_with_2_and_names_the_right_one(
     error, hint_line = cli(*words, code=2).err.splitlines()[:2]
     assert error.startswith("error: no such ")
     assert hint_line.startswith(f"hint:  {hint}")
+
+
+@NAMED
+def test_both_spellings_of_the_collective_are_one(found: Found) -> None:
+    own = [word for item in options(found) for word in item.opts if "--collective" in word]
+    assert len(own) < 2
+    for word in own:
+        for given in ("--collective", "--collectives"):
+            context = found.command.make_context(
+                found.name, [f"{given}=allgather", "x"], resilient_parsing=True
+            )
+            assert context.params[word.removeprefix("--")] == "allgather"

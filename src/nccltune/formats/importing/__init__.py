@@ -19,6 +19,7 @@ raw_csv.py        NVIDIA's raw CSV of measurements
 raw_row.py        the cells of one of its rows
 foreign_programs.py  benchmarks that do not measure NCCL
 unrecognised.py   say what a file without known measurements is, and what to give instead
+posted_values.py  values that a text without a table states: lists, pairs of nodes, sentences
 raw_header.py     the rows of a raw CSV by their values, where names are missing
 samples_jsonl.py  samples.jsonl of this or another study
 """

@@ -21,9 +21,10 @@ from nccltune.formats.importing.environments import (
 )
 from nccltune.formats.importing.hardware import read_hardware
 from nccltune.formats.importing.json_records import MOST_BYTES, is_records, read_json_records
+from nccltune.formats.importing.posted_values import Described
 from nccltune.formats.importing.raw_csv import read_raw_csv
 from nccltune.formats.importing.samples_jsonl import read_samples
-from nccltune.formats.importing.unrecognised import Described, describe, describe_log, unread_tables
+from nccltune.formats.importing.unrecognised import describe, describe_log, unread_tables
 from nccltune.formats.nccl_log.run_settings import NcclLog
 from nccltune.formats.nccl_tests.json_results import read_json
 from nccltune.formats.nccl_tests.process_logs import read_process_logs

@@ -1,23 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """Say what a file without known measurements is, what is missing, and what to give instead."""
 
-import math
 import re
-from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
 from nccltune.formats.importing.json_records import json_documents
+from nccltune.formats.importing.posted_values import (
+    Described,
+    condition_of,
+    listed_values,
+    of_list,
+    of_pairs,
+    of_sentences,
+)
 from nccltune.formats.nccl_log.messages import RanCall, read_message
 from nccltune.formats.nccl_tests.run import NcclTestsRun, header_part
 from nccltune.formats.reading.collective_names import collective_of_title
 from nccltune.formats.reading.file_report import FileReport
-from nccltune.formats.reading.table_header import MEASURED_NAME, column_of
+from nccltune.formats.reading.quantities import bandwidth_unit, time_unit
+from nccltune.formats.reading.table_header import MEASURED, MEASURED_NAME, NO_RUN, column_of
 from nccltune.formats.text.delimited import cells_of, separators_of
 from nccltune.formats.text.lines import visible
 from nccltune.formats.text.prefixes import strip_prefix
-from nccltune.model.numbers import counted, gain_text
+from nccltune.formats.tuner_config.csv_rules import foreign_rules
+from nccltune.model.numbers import counted
 from nccltune.model.sizes import format_bytes
 
 KNOWN = (
@@ -27,11 +35,6 @@ KNOWN = (
 )
 """What can be imported, for hints."""
 _NAMES = "name the column of the sizes of calls 'size (bytes)', and each of their times 'NAME (us)'"
-_NCCLX = (
-    "is a configuration of the tuner in NCCLX: it holds rules, not measurements",
-    "NVIDIA's tuner plugins cannot read it: its sizes are ranges in bytes of one rank",
-)
-_NCCLX_ROW = re.compile(r"\s*[a-z]{4,16}\s*,\s*[\[(]\d*\s*,\s*\d*[\])]\s*,")
 _START = re.compile(
     r"(?:^|[\s/;&|'\"])(?:[a-z_]{3,20}_perf)\b.{0,200}\s-[begfn]\s?\d", re.MULTILINE
 )
@@ -45,6 +48,7 @@ _SHAPE = re.compile(r"(?i:.*\b(?:shapes?|rows|tokens|batch\w*|hidden\w*|seq\w*)\
 _RULES = frozenset({"minbytes", "maxbytes"})
 _EXTREME = re.compile(r"min_?bytes|max_?bytes|min[ _]?size|max[ _]?size", re.IGNORECASE)
 _SUMMARY = re.compile(r"#?\s*Avg bus bandwidth\s*:\s*(\d[\d.e+-]*)")
+_TITLE = re.compile(r"[^#]*[a-zA-Z]")
 _OUT_OF_BOUNDS = re.compile(r"#?\s*Out of bounds values\s*:\s*\d")
 _BARE_LOG = re.compile(r"(?:^|\s)(?:\[\d+\] )?NCCL (?:INFO|WARN|TRACE) (?P<message>.+)")
 _TIMED = re.compile(
@@ -63,50 +67,29 @@ _PAIRED_SIZE = re.compile(r"\b((?!world|batch|group)[a-z]+[_ ]size) ?[:=] ?\d", 
 _VALUE = re.compile(r":\s*-?\d+(?:\.\d+)?\s*(?:[|,]|$)")
 _SENTENCE = re.compile(r"[a-z)`][.:,;](?:\s|$)")
 _NUMBER = re.compile(r"[-+]?[\d.,]*\d")
+_PLAIN = re.compile(
+    r"[*~ ]*(?P<value>\d{1,9}(?:\.\d{1,9})?) ?"
+    r"(?P<unit>[mnu\u00b5\u03bc]?s|[GM]i?[Bb](?:/s|ps))?x?[* ]*"
+)
+_STATISTIC = re.compile(
+    r"avg|average|mean|median|min(?![a-z])|max|peak|best|worst|std|self|total", re.I
+)
 _VALUE_CELL = re.compile(r"[-+]?[\d.,]*\d ?(?:[KMGT]?i?B(?:/s)?|[KMG]|[mnu\u00b5\u03bc]?s|[x%])?")
 _MEASURES = re.compile(r"\b(?:busbw|algbw)\b", re.IGNORECASE)
 _LIST_ITEM = re.compile(r"\s*(?:\d{1,3}[.)]|[-*+])\s")
 _PLACEHOLDERS = re.compile(r"\bX{2,}(?:\.X+)?\b(?:.{0,40}\bX{2,}(?:\.X+)?\b|\s*$)")
-# `- v2.11.4-1: 7.05 GB/s`, below words or with a unit that say what it is.
-_LISTED = re.compile(
-    r"(?:[-*+\u2022]\s|\d{1,2}[.)]\s)?\s*(?P<label>[^\s|=:][^|=:]{0,59}?)\s*(?::|=|->|\u2192|\s[-\u2013]\s)"
-    r"\s*[~\u2248]?(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>[GM]i?B/s|[GM]bps|[mu\u00b5\u03bc]s)?[.,;]?"
-)
-# `node17,node23   49.3  # another rack`
-_HOST = r"(?=[\w.-]{0,60}\d)[A-Za-z][\w.-]{1,60}"
-_PAIR = re.compile(
-    rf"(?P<first>{_HOST})\s*(?:,|<?-+>|\u2194|\u2192|<=>|\band\b|/|\s)\s*(?P<second>{_HOST})"
-    r"[\s:=|,]{1,40}(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>[GM]i?[Bb](?:/s|ps))?\s*(?:[#(].*)?"
-)
-_GAP = 1.2
-"""The least ratio between the values of slow pairs and those of others."""
 _TOOL = re.compile(
     r"\b(?:ib_(?:write|read|send)_(?:bw|lat)|iperf3?|nvbandwidth|p2pBandwidthLatencyTest"
     r"|osu_[a-z_]{2,24}|rperf|qperf|[a-z_]{3,20}_perf)\b"
 )
 _RUNS_NCCL = re.compile(r"osu_(?:nccl|xccl)_|.*_perf")
 """Those of the programs that measure collectives of NCCL, or may."""
-_MEASURE = re.compile(
-    r"\b(?:busbw|algbw|(?:bus|alg\w*) ?(?:bandwidth|bw)|bandwidth|throughput|latency)\b",
-    re.IGNORECASE,
-)
 _WORDS_OF_PROSE = re.compile(r"\w\(|\w: |\*|\b(?:is|are|the|we|it)\b")
 _MOST_WORDS = 5
 _MOST_LINES, _WIDTH = 20_000, 2048
 _LEAST, _MOST_NAMES = 3, 24
 _MOST_DEPTH, _MOST_OBJECTS = 6, 8
-_SHOWN = 10
-
-
-class Described(NamedTuple):
-    """What a file is: a message for an error, the way out, and the line that shows it.
-
-    `{name}` in the hint stands for the name of the file.
-    """
-
-    message: str
-    hint: str
-    line: int | None = None
+_SHOWN, _MOST_ROWS = 10, 64
 
 
 class _Table(NamedTuple):
@@ -153,9 +136,12 @@ class _Table(NamedTuple):
 def describe(text: str) -> Described:
     """Describe a text in which no reader found a measurement."""
     lines = _lines(text)
-    for at, line in enumerate(lines, 1):
-        if "bytesPerRank" in line or _NCCLX_ROW.match(line):
-            return Described(*_NCCLX, at)
+    if (foreign := foreign_rules(text)) is not None:
+        return Described(
+            f"is a configuration of {foreign[0]}: it holds rules, not measurements",
+            "NVIDIA's tuner plugins cannot read it",
+            foreign[1],
+        )
     if text.lstrip()[:1] in ("{", "[") and (found := _of_json(text)) is not None:
         return found
     for table in _tables(lines):
@@ -173,12 +159,19 @@ def describe(text: str) -> Described:
             "give an output with its numbers",
             cut,
         )
-    if (values := _of_pairs(lines) or _of_list(lines)) is not None:
+    if (values := of_pairs(lines) or of_list(lines)) is not None:
         return values
     tables = sorted(_tables(lines), key=lambda table: not (table.measured or table.sized))
     if tables and (tables[0].measured or tables[0].sized):
-        return _named_for(set(_TOOL.findall(text)), _of_table(tables[0]))
-    if (found := _of_test(text)) is not None:
+        found = _of_table(tables[0])
+        again = [] if tables[0].sized else [x for x in tables[1:] if x.names == tables[0].names]
+        more = [
+            f"; the one in line {each.line}:{x[1:]}" for each in again[:3] if (x := _summed(each))
+        ]
+        return _named_for(
+            set(_TOOL.findall(text)), found._replace(message=found.message + "".join(more))
+        )
+    if (found := of_sentences(lines) or _of_test(text)) is not None:
         return found
     if (match := _START.search(text)) is not None:
         what = "is a script" if any(map(_SCRIPT.match, lines)) else "has a command"
@@ -222,27 +215,6 @@ def _of_test(text: str) -> Described | None:
     return _of_header(lines) or _of_summaries(lines, text)
 
 
-def _of_list(lines: list[str]) -> Described | None:
-    """Describe a list with a bandwidth or latency for each of several things; None without one."""
-    found: list[re.Match[str]] = []
-    title, above, first = "", "", 0
-    for at, line in enumerate([*lines, "end"], 1):
-        plain = " ".join(line.replace("**", "").replace("`", "").split())
-        if (match := _LISTED.fullmatch(plain)) is not None:
-            title, first = (title, first) if found else (above, at)
-            found.append(match)
-            continue
-        if not line.strip():
-            continue
-        values = {match["label"].strip(): float(match["value"]) for match in found}
-        units = {match["unit"] for match in found}
-        named = _MEASURE.search(title) and all(re.search(r"\d", label) for label in values)
-        if len(values) == len(found) >= _LEAST and len(units) == 1 and (named or None not in units):
-            return _listed_values(values, units.pop() or "", _MEASURE.search(title), first)
-        found, above = [], line
-    return None
-
-
 def _named_for(tools: set[str], found: Described) -> Described:
     """Return a description of a table with the only program that its text names, if another."""
     if len(tools) != 1 or _RUNS_NCCL.match(tool := tools.pop()):
@@ -250,72 +222,6 @@ def _named_for(tools: set[str], found: Described) -> Described:
     return found._replace(
         message=f"{found.message} (the text names {tool}, which runs no collective of NCCL)"
     )
-
-
-def _of_pairs(lines: list[str]) -> Described | None:
-    """Describe a list of pairs of nodes with a value each; None without one."""
-    matches = [(at, _PAIR.fullmatch(" ".join(line.split()))) for at, line in enumerate(lines, 1)]
-    found = [(at, match) for at, match in matches if match is not None]
-    values = {(match["first"], match["second"]): float(match["value"]) for _, match in found}
-    if len(values) < _LEAST or len(values) < len(found) or min(values.values()) <= 0:
-        return None
-    if len({match["unit"] for _, match in found}) > 1:
-        return None
-    if not found[0][1]["unit"] and not all(_are_alike(match) for _, match in found):
-        return None  # Any words with a digit.
-    unit = f" {found[0][1]['unit']}" if found[0][1]["unit"] else ""
-    ranked = sorted(values, key=values.__getitem__)
-    steps = [values[after] / values[before] for before, after in pairwise(ranked)]
-    split = steps.index(max(steps)) + 1
-    message = f"lists {len(values)} pairs of nodes, each with a value"
-    if max(steps) < _GAP:
-        message += f", all from {values[ranked[0]]:g} to {values[ranked[-1]]:g}{unit}"
-    else:
-        low, high = ranked[:split], ranked[split:]
-        of_low, of_high = Counter(node for pair in low for node in pair), {*sum(high, ())}
-        parts = [f"{len(pairs)} at {_range(values, pairs)}{unit}" for pairs in (low, high)]
-        message += f": {', '.join(parts)}"
-        alone = [
-            f"{node} in {number}"
-            for node, number in of_low.items()
-            if number > 1 and node not in of_high
-        ]
-        if alone:
-            message += f"; only in the lower ones, and in several of them: {', '.join(alone[:5])}"
-    return Described(
-        message, "give the outputs of the pairs in a folder: nccltune compare FOLDER", found[0][0]
-    )
-
-
-def _are_alike(pair: re.Match[str]) -> bool:
-    first, second = (re.sub(r"\d+", "", pair[name]) for name in ("first", "second"))
-    return first == second
-
-
-def _range(values: dict[tuple[str, str], float], pairs: list[tuple[str, str]]) -> str:
-    ends = dict.fromkeys(f"{values[pair]:g}" for pair in (pairs[0], pairs[-1]))
-    return " to ".join(ends)
-
-
-def _listed_values(
-    values: dict[str, float], unit: str, measure: re.Match[str] | None, line: int
-) -> Described | None:
-    if min(values.values()) <= 0:
-        return None
-
-    def of(label: str) -> str:
-        return f"{values[label]:g} {unit}".strip() + f" ({visible(label, 40)})"
-
-    high, low = max(values, key=values.__getitem__), min(values, key=values.__getitem__)
-    message = f"lists {len(values)} values" + (f" of {measure[0]}" if measure is not None else "")
-    message += f": highest {of(high)}, lowest {of(low)}"
-    message += f", {gain_text(values[high] / values[low])} apart"
-    steps = {pair: abs(math.log(values[pair[1]] / values[pair[0]])) for pair in pairwise(values)}
-    before, after = max(steps, key=steps.__getitem__)
-    if {before, after} != {high, low}:
-        step = gain_text(math.exp(steps[before, after]))
-        message += f"; the largest step is {step}, from {of(before)} to {of(after)}"
-    return Described(message, "compare their outputs size by size: nccltune compare A B", line)
 
 
 def _of_prose(lines: list[str]) -> Described:
@@ -372,16 +278,20 @@ def _of_table(table: _Table) -> Described:
     sources = ", ".join(table.logs[:3]) + (", ..." if len(table.logs) > 3 else "")
     logs = f"give the outputs that it was made from{f' ({sources})' if sources else ''}"
     rename = ", or name the columns 'size (bytes)' and 'time (us)'"
+    summed = _summed(table)
     if not table.measured and not table.sized:
         hint = _NAMES if table.numbered else KNOWN
-        return Described(f"{what}none is named a size, a time or a bandwidth", hint, table.line)
+        missing = f"none is named a size, a time or a bandwidth{summed}"
+        return Described(what + missing, hint, table.line)
     if not table.sized:
-        missing = "none is named the size of a call, so there is no time for each size"
+        missing = f"none is named the size of a call, so there is no time for each size{summed}"
         if any(map(_SHAPE.fullmatch, table.names)):
             rename = ", or add a column 'size (bytes)': elements of a call x bytes of their type"
         return Described(what + missing, logs if table.logs else logs + rename, table.line)
     if not table.measured:
         missing = "no name or unit says which are times or bandwidths"
+        if summed:
+            missing = f"which are the size and the time of a call is not known{summed}"
         chosen = any(column_of(name).role in ("algorithm", "protocol") for name in table.names)
         if chosen:
             missing = "it shows what was chosen, not how long it took"
@@ -395,6 +305,67 @@ def _of_table(table: _Table) -> Described:
     if not any(column_of(name).role == "size" for name in table.names):
         missing = "which one is the size of a call is not known"
     return Described(what + missing, "name them 'size (bytes)' and 'time (us)'", table.line)
+
+
+def _summed(table: _Table) -> str:
+    """Sum up the rows of a table without sizes: by name, or of two columns; empty if unclear.
+
+    Two columns are of one measure, or of two conditions such as `before` and `after`.
+    """
+    rows = [row for row in table.first if len(row) == len(table.names)]
+    alike: dict[str, list[int]] = {}
+    for at, name in enumerate(table.names):
+        units = {unit for row in rows if (unit := _unit_of(row[at]))}
+        key = _measure_of(name) or "".join(units) or condition_of(name)
+        key = key if len(units) < 2 else ""
+        if key and NO_RUN.search(name) is None and _PLAIN.fullmatch(name) is None:
+            alike.setdefault(key, []).append(at)
+    if len(alike) == 1 and [len(places) for places in alike.values()] == [1]:
+        ((key, (at,)),) = alike.items()
+        name = f"{visible(table.names[0], 40)} " * all(row[0].isdecimal() for row in rows)
+        values = {name + row[0]: x for row in rows if at and (x := _number_of(row[at]))}
+        found = None
+        if len(values) == len(rows) >= _LEAST and _measure_of(table.names[at]):
+            found = listed_values(values, "", visible(table.names[at], 40), table.line)
+        return f"; it {found.message}" if found is not None else ""
+    for key, places in list(alike.items()):
+        if len(places) > 2 and not len(places) % 2:
+            # `H4096 NCCL (us)`, `H4096 ours (us)`, `H6144 NCCL (us)`, ...
+            del alike[key]
+            for at in places:
+                alike.setdefault(f"{key} {table.names[at].split()[0]}", []).append(at)
+    said = ""
+    for pair in (places for places in alike.values() if len(places) == 2):
+        names = [table.names[at] for at in pair]
+        if names[0] == names[1] or any(map(_STATISTIC.search, names)):
+            continue
+        numbers = [[_number_of(row[at]) for at in pair] for row in rows]
+        ratios = sorted(second / first for first, second in numbers if first and second)
+        if len(ratios) == len(rows) > 1:
+            base, other = (visible(name, 40) for name in names)
+            said += f"; {other!r} is {ratios[0]:.2f} to {ratios[-1]:.2f} of {base!r}"
+            said += f" in {len(rows)} rows"
+    return said
+
+
+def _number_of(cell: str) -> float | None:
+    match = _PLAIN.fullmatch(cell)
+    return float(match["value"]) if match is not None else None
+
+
+def _unit_of(cell: str) -> str:
+    match = _PLAIN.fullmatch(cell)
+    return (match["unit"] or "") if match is not None else ""
+
+
+def _measure_of(name: str) -> str:
+    """Return the unit of a time or bandwidth in the name of a column, or its role."""
+    column = column_of(name)
+    unit = column.unit if time_unit(column.unit) or bandwidth_unit(column.unit) else ""
+    # An algorithm bandwidth and a bus bandwidth are of one call.
+    rate = re.search(r"alg|bus", name, re.IGNORECASE)
+    role = column.role if column.role in MEASURED else ""
+    return f"{unit or role} {rate[0].lower()}" if rate is not None and unit + role else unit or role
 
 
 def _of_header(lines: list[str]) -> Described | None:
@@ -445,7 +416,17 @@ def _of_summaries(lines: list[str], text: str) -> Described | None:
     values = ", ".join(value for _, value in found[:6]) + (", ..." if len(found) > 6 else "")
     what = f"has {counted(len(found), 'average')} of nccl-tests ({values} GB/s) and no row"
     starts = sum(1 for _ in _START.finditer(text))
-    if len(found) > 1 and starts == 1 and not any(map(_LOOP.match, lines)):
+    ends = [0, *(at for at, _ in found)]
+    titles = [
+        next((line for line in reversed(lines[above : at - 1]) if _TITLE.match(line)), "")
+        for above, at in pairwise(ends)
+    ]
+    named = [visible(title.strip("=*-: \t"), 60) for title in titles]
+    if len({*named}) == len(found) > 1 and all(named):
+        titled = {name: float(value) for name, (_, value) in zip(named, found, strict=True)}
+        if (listed := listed_values(titled, "GB/s", "bus bandwidth", found[0][0])) is not None:
+            return listed
+    if len(found) > 1 and starts == 1 and not any(titles[1:]) and not any(map(_LOOP.match, lines)):
         return Described(f"{what}, from one start: each {_APART}", _REBUILD, found[1][0])
     return Described(
         f"{what}: there is no time for each size", "give the whole output", found[0][0]
@@ -467,14 +448,14 @@ def _tables(lines: list[str]) -> Iterator[_Table]:
             index = lines[at + 1].split() if separator == " " and at + 1 < len(lines) else []
             if index and not any(map(str.isalpha, index)):
                 index = []
-            rows = _rows(lines[at + 1 : at + 12], separator, len(names))
+            rows = _rows(lines[at + 1 : at + _MOST_ROWS], separator, len(names))
             if not rows and separator == " ":
-                rows = _rows(lines[at + 1 : at + 12], separator, len(body.split()))
+                rows = _rows(lines[at + 1 : at + _MOST_ROWS], separator, len(body.split()))
                 names = body.split() if rows else names
             if not rows and index:
                 # Printed by pandas: the names of the index are on a line of their own.
                 names = [*index, *line.split()]
-                rows = _rows(lines[at + 2 : at + 12], separator, len(names))
+                rows = _rows(lines[at + 2 : at + _MOST_ROWS], separator, len(names))
             if not rows and separator == " " and _names_columns(body, lines[at + 1 : at + 2]):
                 names, rows = body.split(), [lines[at + 1].split()]
             if rows:
@@ -512,6 +493,8 @@ def _rows(lines: list[str], separator: str, width: int) -> list[list[str]]:
         if line.strip() and not any(char.isalnum() for char in line):
             continue
         cells = cells_of(line, separator)
+        if separator == "|" and rows and not cells:
+            break
         if separator == " " and len(cells) != width:
             cells = line.split()
         if len(cells) != width and separator != "|" and not rows:

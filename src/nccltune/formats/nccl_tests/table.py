@@ -41,6 +41,7 @@ from nccltune.formats.reading.command_lines import CommandFound
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_names import scale_of_heading, scale_of_name
 from nccltune.formats.reading.file_report import FlagKind
+from nccltune.formats.reading.named_version import version_of_heading
 from nccltune.formats.reading.platform_facts import SHARED_GPUS
 from nccltune.formats.reading.runs import ROWS_KEPT, RunFound, RunSamples, printed_time, text_id
 from nccltune.formats.text.redact import host_hash
@@ -262,7 +263,8 @@ class TableReader:
         if self.apart:
             conditions = *conditions, f"column {self.found.heading!r}"
         facts = run.facts(self._log, emulated=self._scale.emulated, restricted=free)
-        facts = replace(facts, nccl=facts.nccl or self.nccl)
+        version = version_of_heading(self.found.heading)
+        facts = replace(facts, nccl=version or facts.nccl or self.nccl)
         if isinstance(self._label.choice, Choice) and pinned_channels(facts.settings) is not None:
             # They force a part of the choice, as NCCL_ALGO and NCCL_PROTO do.
             limits = {name for pair in CHANNEL_LIMITS for name in pair}

@@ -125,7 +125,7 @@ _HINT = re.compile(
 )
 _PLACEMENT = re.compile(
     r"(?P<out>out[-_ ]?of[-_ ]?place|\boop\b|(?<=_)oop\b|\boop(?=_))"
-    r"|(?P<in>in[-_ ]?place|\bip\b|(?<=_)ip\b|\bip(?=_))",
+    r"|(?P<in>in[-_ ]?place|\bin?p\b|(?<=_)in?p\b|\bin?p(?=_))",
     re.IGNORECASE,
 )
 _UNIT = re.compile(r"[(\[](?P<unit>[^)\]]{1,24})[)\]]")
@@ -195,28 +195,29 @@ class Header(NamedTuple):
         In the header of a run, its columns have their roles. Empty if a column may be something
         else than a value of one call, or if the unit of a time is not named.
         """
-        groups: dict[str, dict[str, int]] = {}
+        groups: dict[str, dict[int, str]] = {}
         headings: dict[str, str] = {}
-        placements: set[str] = set()
+        places: dict[str, list[tuple[str, str]]] = {}
         for at, column in enumerate(self.columns):
             heading, role = _heading_of(column)
             if role:
-                group = groups.setdefault(heading.lower(), {})
+                groups.setdefault(heading.lower(), {})[at] = role
                 headings.setdefault(heading.lower(), heading)
-                placements.add(column.placement)
-                if role in group or len(placements) > 1:
-                    return []
-                group[role] = at
-        counts = {role: sum(role in group for group in groups.values()) for role in _PER_RUN}
+                places.setdefault(heading.lower(), []).append((role, column.placement))
+        if any(len({*each}) < len(each) for each in places.values()):
+            return []
+        if len({frozenset(place for _, place in each) for each in places.values()}) > 1:
+            return []
+        counts = {role: sum(role in own.values() for own in groups.values()) for role in _PER_RUN}
         measured = next((role for role in _PER_RUN if counts[role] > 1), "")
         if counts["time"] != 1:
             # A single time beside bandwidths of other headings is the time of its own.
-            groups = {key: group for key, group in groups.items() if measured in group}
+            groups = {key: own for key, own in groups.items() if measured in own.values()}
         # A number alone is no heading, but that of a version is.
         clear = len(groups) > 1 and all(re.search(r"[^\W\d_]|^\d+\.\d", key) for key in groups)
         if self.roles & MEASURED or not clear or not _are_of_one_call(list(groups)):
             return []
-        taken = {at for group in groups.values() for at in group.values()}
+        taken = {at for own in groups.values() for at in own}
         return [
             (
                 headings[key],
@@ -231,9 +232,7 @@ class Header(NamedTuple):
                     )
                 ),
             )
-            for key, own in (
-                (key, {at: role for role, at in group.items()}) for key, group in groups.items()
-            )
+            for key, own in groups.items()
         ]
 
     @property
@@ -359,12 +358,13 @@ def _heading_of(column: Column) -> tuple[str, str]:
     if column.role or NO_RUN.search(column.name):
         return "", ""
     name = column.name if column.part is None else _PARTS.sub("", column.name)
-    name, role = _without_unit(name), ""
+    name, role = _without_unit(_PLACEMENT.sub(" ", name) if column.placement else name), ""
     if time_unit(column.unit):
         name, role = _TIME_WORDS.sub("", name), "time"
     elif (rate := _RATE_WORDS.search(name)) is not None:
         name, role = name.replace(rate[0], ""), f"{rate['kind'].lower()}bw"
-    return name.strip(" _-:.,()[]*`\"'"), role
+    name = name.strip(" _-:.,[]*`\"'").removesuffix("()").strip()
+    return name if name.endswith(")") and "(" in name[1:] else name.strip("() "), role
 
 
 def _are_of_one_call(headings: list[str]) -> bool:
@@ -383,9 +383,9 @@ def _are_of_one_call(headings: list[str]) -> bool:
 def _unit_of(text: str) -> re.Match[str] | None:
     """Return the unit in a name, in brackets or at its end; None without one."""
     for pattern in (_UNIT, _SUFFIX, _BARE):
-        match = pattern.search(text.strip(" _") if pattern is _SUFFIX else text)
-        if match is not None and (not (unit := match["unit"].strip()) or is_unit(unit)):
-            return match
+        for match in pattern.finditer(text.strip(" _") if pattern is _SUFFIX else text):
+            if not (unit := match["unit"].strip()) or is_unit(unit):
+                return match
     return None
 
 

@@ -13,13 +13,16 @@ from nccltune.model.collective import Collective
 
 # Narrower types are mostly of the weights: what is reduced has 2 bytes there, too.
 _WIDTHS = {
-    2: re.compile(r"(?<![a-z\d])(?:bf16|bfloat16|fp16|float16|half)(?![a-z\d])", re.IGNORECASE),
-    4: re.compile(r"(?<![a-z\d])(?:fp32|float32)(?![a-z\d])", re.IGNORECASE),
+    2: re.compile(r"(?<![a-z\d])(?:bf16|bfloat16|fp16|float16|f16|half)(?![a-z\d])", re.IGNORECASE),
+    4: re.compile(r"(?<![a-z\d])(?:fp32|float32|f32)(?![a-z\d])", re.IGNORECASE),
 }
 _TOKENS = frozenset({"numtokens", "numtoken", "tokens", "ntokens", "ntok", "rows", "numrows", "m"})
 _HIDDEN = frozenset({"hidden", "hiddensize", "hiddendim", "hdim", "dim", "cols", "n"})
 _SHAPE = frozenset({"shape", "tensorshape", "inputshape"})
-_DIMS = re.compile(r"[(\[]?\s?(\d{1,9})\s?[,x\u00d7*]\s?(\d{1,9})\s?[)\]]?")
+# `(64, 4096)`, `1x8x4096`, and those of XLA with the type: `bf16[8,128]`.
+_DIMS = re.compile(
+    r"(?:b?f\d\d)?[(\[]?\s?(\d{1,9}(?:\s?[,x\u00d7*]\s?\d{1,9}){1,3}|(?<=\d\[)\d{1,9})\s?[)\]]?"
+)
 _SIZE = "size (bytes)"
 _LEAST_CELLS = 3
 _MOST_CHARACTERS = 4096
@@ -90,5 +93,5 @@ def _dims(cells: list[str], table: _Table) -> list[int]:
     own = [cells[at] for at in table.places]
     if len(own) == 1:
         match = _DIMS.fullmatch(own[0])
-        return [int(part) for part in match.groups()] if match is not None else []
+        return [int(part) for part in re.findall(r"\d+", match[1])] if match is not None else []
     return [int(cell) for cell in own] if all(cell.isdecimal() for cell in own) else []

@@ -39,7 +39,8 @@ _TITLE = re.compile(
 # Without a bracket or a word before it, `us` is English.
 _TIMES = re.compile(
     r"(?:[(\[]|(?:,|\bin|\btimes?|\blatency)\s|\s(?!us\b))"
-    r"(?P<unit>[mnuµμ]s(?:ecs?)?|(?:micro|milli)seconds)(?:[)\]]|\W{0,3}$)",
+    r"(?P<unit>[mnuµμ]s(?:ecs?)?|(?:micro|milli)seconds)"
+    r"(?:[)\]]|\W{0,3}$|(?: per |/)(?:call|op|iter)(?:eration|ation)?\b)",
     re.IGNORECASE,
 )
 

@@ -100,6 +100,19 @@ _GAIN = re.compile(rf"{_RATIO}x.{{0,40}}?\b95 % CI {_RATIO}-{_RATIO}")
 _ROWS = re.compile(r'(?m)^(#+ ?nccltune:.* rows=)"[^"\n]*"')
 _FNV_BASIS, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 
+# The configurations of other tuners: no plugin that reads CSV can read them.
+_FOREIGN = {
+    "Google's tuner (NCCL_TUNER_CONFIG_PATH)": re.compile(r"^\s*communicator_configs:?\s*\{", re.M),
+    "NCCLX's tuner (NCCLX_TUNER_CONFIG_FILE)": re.compile(
+        r"^\W*collective,bytes\w*,algorithm,|^ *(?:all|reduce|broad)\w* *,"
+        r' *(?:"?[\[(][\d, ]*[\])]"?|\*|\d+) *, *(?:ring|tree|nvls\w*|collnet\w*|pat) *,'
+        r"|\"filter\"\s*:\s*\{\s*\"collective\"",
+        re.M | re.I,
+    ),
+}
+_TIMED = re.compile(r"time|latency|bandwidth|bw\b|_[um]s\b|\([um]s\)|cost_?metric", re.IGNORECASE)
+_HEAD = 1024
+
 
 class FileRule(msgspec.Struct, frozen=True):
     """A rule and its line number (from 1).
@@ -185,6 +198,17 @@ def parse_rules(data: bytes | str, *, name: str = "config", strict: bool = False
     if strict and found.problems:
         raise found.problems[-1].error(name)
     return found
+
+
+def foreign_rules(text: str) -> tuple[str, int] | None:
+    """Return which other tuner a text configures, and the line that shows it; else None."""
+    if _TIMED.search(text[:_HEAD]) is not None:
+        return None  # a table of measurements has such rows, too
+    for reader, form in _FOREIGN.items():
+        if (match := form.search(text)) is not None:
+            start = match.end() - len(match[0].lstrip())
+            return reader, text.count("\n", 0, start) + 1
+    return None
 
 
 def _check_end(lines: Sequence[str], found: RuleFile) -> None:

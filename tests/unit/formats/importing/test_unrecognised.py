@@ -58,8 +58,9 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
         (DECISIONS, "shows what was chosen, not how long", "give the outputs", 1),
         (PANDAS, "columns nodes, message_size, collective, algo, proto: it shows", "", 1),
         (RULES, "is a tuner configuration", "nccltune lint {name}", 1),
-        ("allreduce,[0,1048576],ring,ll128,-1,*,*\n", "NCCLX", "bytes of one rank", 1),
+        ("allreduce,[0,1048576],ring,ll128,-1,*,*\n", "NCCLX", "cannot read it", 1),
         (CUT, "header of nccl-tests (it lists 2 ranks on 1 host) and no row", "doctor {name}", 1),
+        ("coll,size,algo,time\nallreduce,1,ring,9\n", "columns coll, size, algo", "name", 1),
         (COPIES, "rank 0 in several processes: each is a separate copy", "MPI=1", 4),
         (PAIRS, "rank 0 in several processes: each is a separate copy", "MPI=1", 5),
         (HOSTS, "rank 0 in several processes: each is a separate copy", "MPI=1", 5),
@@ -190,10 +191,14 @@ def test_a_log_without_a_table_is_described(tmp_path: Path, text: str, words: st
         assert any(words in said for said in [reading.report.error or "", *notes])
 
 
+AVERAGED = ((1, 57.06), (2, 7.05), (3, 7.07))
 LISTED = {
     "bullets": "the busbw is:\n\n- v2.10.3-1: 57.06\n- v2.11.4-1: 7.05\n- v2.12.12-1: 7.07\n",
     "units": "* NCCL 2.10.3 = 57.06 GB/s\n* NCCL 2.11.4 = 7.05 GB/s\n* NCCL 2.12 = 7.07 GB/s\n",
     "numbers": "Bus bandwidth\n1. 2.10.3 -> 57.06\n2. 2.11.4 -> 7.05\n3. 2.12.12 -> 7.07\n",
+    "hosts": "NCCL busbw (GB/s)\nnode01   57.06\nnode02   7.05\nnode03   7.07\n",
+    "grep": "".join(f"n{k}.out:# Avg bus bandwidth  : {x}\n" for k, x in AVERAGED),
+    "headed": "".join(f"=== n{k} ===\n# Avg bus bandwidth  : {x}\n" for k, x in AVERAGED),
     "bold": "algbw by version\n**v2.10.3**: 57.06\n**v2.11.4**: 7.05\n**v2.12.12**: 7.07\n",
 }
 
@@ -208,6 +213,90 @@ def test_a_list_of_values_is_summed_up(name: str) -> None:
     assert found.line == next(
         at for at, line in enumerate(LISTED[name].splitlines(), 1) if "57.06" in line
     )
+
+
+AVERAGES = """With NCCL 2.19.4 `sendrecv_perf -b 512M -e 512M` gives on 8 nodes:
+# Avg bus bandwidth    : 23.9
+and NCCL 2.20.5:
+# Avg bus bandwidth    : 18.0
+"""
+SECONDS = "allreduce with nccl version {}:\n" + "rank 0: {} s\nrank 1: {} s\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "highest", "lowest"),
+    [
+        (AVERAGES, "23.9 GB/s (NCCL 2.19.4)", "18 GB/s (NCCL 2.20.5)"),
+        (SECONDS.format("2.21.5", 39.8, 40) + SECONDS.format("2.18.3", 16.9, 17), "39.9", "16.95"),
+        ("nccl 2.5.6 reaches 9.31GB/s, but nccl 2.7.8 only 6.05GB/s.", "9.31 GB/s", "6.05 GB/s"),
+        ("NCCL busbw\n8 GPU max: 27GB/s\n4 GPU: 34GB/s\n", "34 GB/s (4 GPU)", "27 GB/s (8 GPU)"),
+        ("nccl: from 24.2 GB/s with 2.19.4 to 18.3 GB/s with 2.20.5", "24.2 GB/s (2.19.4)", "18.3"),
+        ("The NCCL busbw was 42 GB/s before and 87 GB/s after it", "87 GB/s (after)", "42 GB/s"),
+        ("nccl: NCCL_ALGO=Ring 190 GB/s, NCCL_ALGO=Tree 150 GB/s", "190 GB/s (NCCL_ALGO", "150"),
+        ("~21 GB/s (NCCL 2.7.8), now ~3.9 GB/s (NCCL 2.11.4)\nrate: 9 Gb/s", "21 GB/s", "3.9"),
+        ("allreduce on 2 nodes with 1 GPU: 0.2 s. With 2 GPUs: 0.1 s", "0.2 s (1", "0.1"),
+        ("An uplift of Alltoall from ~45 GB/s to ~55 GB/s", "55 GB/s (to)", "45 GB/s (from)"),
+        ("340GB/s with all_reduce, and 200GB/s with all_gather", "340 GB/s (with", "200"),
+        ("allreduce with NCCL_IB_TC=1: 9 us, without: 12 us", "12 us (without)", "9 us (with "),
+    ],
+)  # fmt: skip
+def test_values_in_sentences_are_summed_up(text: str, highest: str, lowest: str) -> None:
+    message = describe(text).message
+    assert f"highest {highest}" in message
+    assert f"lowest {lowest}" in message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nccl 2.19.4 and 2.20.5 give 24 GB/s, with 2.21.5 it is 18 GB/s",
+        "NCCL on 8 GPUs with NVLink of 900 GB/s, and on 4 GPUs 330 GB/s.",
+        "NCCL 2.18.3: 17 s, NCCL 2.21.5: 40 s\nand later\nNCCL 2.18.3: 25 s\n",
+        "NCCL on 2 nodes has 92 GB/s. On 4 nodes it should be 380 GB/s.",
+        "How do 8 GPUs get 34 GB/s, as 4 GPUs 27 GB/s in NCCL?",
+        "NCCL 2.27.3: 12 us, NCCL 2.28.3: 50 GB/s",
+        "driver 2.5.6 has 9 GB/s, and driver 2.7.8 6 GB/s",
+    ],
+)
+def test_values_without_a_clear_condition_are_not_summed_up(text: str) -> None:
+    message = describe(text).message
+    assert "lists" not in message
+    assert "separate copy" not in message
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("|Rows|NCCL (us)|Ours (us)|\n|--|--|--|\n|1|8.4|4.2|\n|9|20|19|\n\nend\n", "0.50 to 0.95"),
+        ("|Rows|A x (us)|A y (us)|B x (us)|B y (us)|\n|1|8|4|2|1|\n|9|8|8|4|3|\n", "'B y (us)' is"),
+        ("|Test|Before|After|\n|--|--|--|\n|AllReduce|38|39|\n|AllGather|30|32|\n", "1.03 to 1.07"),
+        ("|Shape|NCCL 2.28.9|NCCL 2.29.2|delta|\n|a1|10|12|+20%|\n|a2|20|20|0%|\n", "1.00 to 1.20"),
+        ("|Node|busbw (GB/s)|temp|\n|n1|380|39|\n|n2|300|2|\n|n3|379|3|\n", "300 (n2), 1.27x"),
+        ("|Test|Payload|Auto|Fallback|\n|TP2|64 MiB|10 us|11 us|\n|TP4|8 MiB|20 us|21 us|", "1.05"),
+        (2 * "|Call|Time (us)|\n|--|--|\n|a|1|\n|b|2|\n|c|3|\n\ntext\n", "one in line 8: it"),
+        ("|Nodes|GPUs|Pre|Post|\n|--|--|--|--|\n|2|16|10|11|\n|4|32|20|20|\n", "'Post' is 1.00"),
+        ("|Nodes|busbw (GB/s)|\n|1|480|\n|2|380|\n|4|379|\n", "highest 480 (Nodes 1), lowest 379"),
+    ],
+)  # fmt: skip
+def test_a_table_without_sizes_is_summed_up(text: str, words: str) -> None:
+    assert words in describe(text).message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "|Node|busbw (GB/s)|time (s)|\n|n1|380|39|\n|n2|300|32|\n|n3|379|32|\n",
+        "|Test|Before|After|\n|a|900 us|950 us|\n|b|990 us|1.1 ms|\n",
+        "|Test|AvgBusBW (GB/s)|PeakBusBW (GB/s)|\n|a|90|95|\n|b|99|101|\n",
+        "|Rows|algbw_gbps|busbw_gbps|\n|1|8|4|\n|9|20|10|\n",
+        "|Rows|NCCL (us)|Ours (us)|\n|1|8.4|n/a|\n|9|20|19|\n",
+        "|Rows|min (us)|speedup (us)|\n|1|8.4|4.2|\n|9|20|19|\n",
+    ],
+)
+def test_a_table_of_other_columns_is_not_summed_up(text: str) -> None:
+    message = describe(text).message
+    assert " apart" not in message
+    assert " of '" not in message
 
 
 def test_long_blanks_end() -> None:
