@@ -10,6 +10,7 @@ from nccltune.doctor.evidence.parsers.job_settings import (
     parse_job_settings,
     parse_posted_settings,
 )
+from nccltune.doctor.evidence.parsers.limits import parse_inspect
 from nccltune.doctor.evidence.parsers.listed import parse_listed
 from nccltune.doctor.evidence.parsers.nccl_lines import parse_nccl_lines
 from nccltune.doctor.evidence.parsers.symbols import parse_plugins
@@ -161,6 +162,10 @@ def _meant(name: str) -> str | None:
 
 
 def _environment(evidence: NodeEvidence) -> Iterator[SettingRecord]:
+    inspected = evidence.parsed("docker-inspect", parse_inspect)
+    for name, value in inspected[0].environment if inspected is not None else ():
+        if kept_name(name):
+            yield _setting(name, value, "environment", "docker inspect")
     raw = evidence.get("env")
     if raw is None:
         return

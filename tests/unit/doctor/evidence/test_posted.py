@@ -142,6 +142,29 @@ POSTED = [
     (f"$ ulimit -a\n{LOCKED}", "memlock-limited"),
     (f"CA 'mlx5_0'\n\tPort 1:\n\t\tState: Active\n$ ulimit -a\n{LOCKED}", "memlock"),
 ]  # fmt: skip
+INSPECT = '        "HostConfig": {{\n            "IpcMode": "{}",\n            "ShmSize": 67108864'
+LISTING = """$ ip a
+1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 state UNKNOWN
+    inet 127.0.0.1/8 scope host lo
+2: e1: <UP,LOWER_UP> mtu 1500 state UP
+    inet 10.0.1.8/16 brd 10.0.255.255 scope global e1
+3: e2: <UP,LOWER_UP> mtu 1500 state UP
+    inet 10.0.2.8/{} brd 10.0.255.255 scope global e2
+"""
+QUERIED = """Errors for "gn7 mlx5_3"
+   GUID 0x946dae0300d0a1c2 port 1: [LinkDownedCounter == {0} ({0}.000)] [PortXmitWait == 98 (98)]
+"""
+FABRIC = "GPU 00000008:01:00.0\n    Product Name : NVIDIA GB200\n    Fabric\n        State : {}\n"
+POSTED += [
+    (INSPECT.format("private"), "shm-small"),
+    (
+        '"Env": [\n  "PATH=/bin",\n  "NCCL_P2P_DISABLE=1"\n],\n"IpcMode": "host",',
+        "override-environment",
+    ),
+    (LISTING.format(16), "interfaces-one-subnet"),
+    (QUERIED.format(25), "port-errors-since-boot"),
+    (FABRIC.format("In Progress"), "fabric-unhealthy"),
+]
 DEVICES = "# Using devices\n#   Rank  0 Pid  7 on  a device  0 [0x03] A100\n"
 POSTED += [
     ("it shows: `INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'`", "gdr-disabled"),
@@ -156,6 +179,13 @@ POSTED += [
     (P2P_BANDWIDTH[P2P_BANDWIDTH.index("Bidirectional") :], "copies-measured"),
 ]
 HARMLESS = [
+    (INSPECT.format("host"), "shm-small"),
+    (LISTING.format(24), "interfaces-one-subnet"),
+    (LISTING.format(16).replace(": e2", ": docker0"), "interfaces-one-subnet"),
+    (LISTING.format(16).replace("1: lo", "1: eth9"), "interfaces-one-subnet"),
+    (QUERIED.format(1), "port-errors-since-boot"),
+    (QUERIED.format(99).replace("port 1:", "port ALL:"), "port-errors-since-boot"),
+    (FABRIC.format("Completed"), "fabric-unhealthy"),
     (f"{DEVICES}#   Rank  1 Pid  8 on  a device  1", "test-without-rows"),
     (
         "$ nvidia-smi --query-gpu=index,gpu_recovery_action --format=csv\n"

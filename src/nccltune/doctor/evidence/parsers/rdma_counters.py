@@ -13,6 +13,9 @@ _PORT = re.compile(
     r"^# Port (?:extended )?counters: (?:Lid (?P<lid>\d{1,6}) )?.*?port (?P<port>\d{1,3})"
 )
 _PERF = re.compile(r"^(?P<label>[A-Za-z0-9]{2,40}):\.*(?P<value>\d{1,20})\s*$")
+# ibqueryerrors
+_QUERIED = re.compile(r'^Errors for (?:0x[0-9a-f]+ )?"(?P<name>[^"]{1,80})"')
+_QUERIED_PORT = re.compile(r"^\s+GUID 0x[0-9a-f]+ port (?P<port>\d{1,3}|ALL):(?P<rest>.*)")
 _HEAD = re.compile(r"^== (?P<name>[\w.-]{1,64})(?:[/ ](?P<port>\d{1,3}))?\s*$")
 # perfquery's names, and the names in /sys/class/infiniband/*/ports/*/counters.
 _NAMES = {
@@ -66,7 +69,7 @@ def wanted_counter(name: str) -> bool:
 
 
 def parse_rdma_counters(text: str) -> RdmaCounters:
-    """Parse an output of `rdma statistic` or `perfquery`.
+    """Parse an output of `rdma statistic`, `perfquery` or `ibqueryerrors`.
 
     perfquery prints the LID of the port, not the device. A line `== DEVICE PORT` before the output
     names the device.
@@ -77,6 +80,13 @@ def parse_rdma_counters(text: str) -> RdmaCounters:
     for _, line in lines_of(text):
         if (match := _HEAD.match(line)) is not None:
             hca, port, is_named = match["name"], int(match["port"] or 1), True
+        elif (match := _QUERIED.match(line)) is not None:
+            hca, is_named = match["name"], True
+        elif (match := _QUERIED_PORT.match(line)) is not None:
+            counts = re.findall(r"\[(\w{1,40}) == (\d{1,20})", match["rest"])
+            for name in _NAMES.keys() & dict(counts) if hca and match["port"] != "ALL" else ():
+                at = (hca, int(match["port"]), _NAMES[name])
+                add_reading(found, at, int(dict(counts)[name]))
         elif (match := _STATISTIC.match(line)) is not None:
             at = int(match["port"]) if match["port"].isdigit() else 1
             words = match["rest"].split()
