@@ -32,8 +32,9 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     `limits` is the setting that forces the algorithm, if one does. `limit` is text that names the
     limiting link and its traffic. `hoped_gb_per_s` is the bandwidth in NCCL's own, simpler model;
     None if that model has none. `ring_gb_per_s` is what the links allow a ring, which NCCL may
-    choose although `algorithm` could carry more; None if they are the same. `sure` is False if the bandwidth of a link was assumed; `at_most` if that can only
-    make the bandwidth lower, since the limiting link is known.
+    choose although `algorithm` could carry more; None if they are the same. `sure` is False if the
+    bandwidth of a link was assumed; `at_most` if that can only make the bandwidth lower, since the
+    limiting link is known.
     """
 
     collective: Collective

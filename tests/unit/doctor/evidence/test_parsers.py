@@ -463,7 +463,7 @@ def test_interfaces() -> None:
         NodeNic(name="lo", state="unknown", networks=["127.0.0.0/8"]),
         NodeNic(name="eth1", state="up", networks=["192.0.2.0/24"]),
     ]
-    old = "eth2   Link encap:Ethernet  HWaddr 02:4\n   inet addr:10.1.2.3  Bcast:0  Mask:255.255.0.0\n"
+    old = "eth2   Link encap:Ethernet\n   inet addr:10.1.2.3  Bcast:0  Mask:255.255.0.0\n"
     assert [one.networks for one in parse_interfaces(old)] == [["10.1.0.0/16"]]
 
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse limits of a process: `/proc/PID/limits`, `ulimit -a` of bash and dash; of a container: lines
-of `docker inspect`."""
+"""Parse limits of a process: `/proc/PID/limits`, `ulimit -a` of bash and dash; `docker inspect`."""
 
 import re
 from typing import NamedTuple

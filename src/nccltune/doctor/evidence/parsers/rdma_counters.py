@@ -14,8 +14,8 @@ _PORT = re.compile(
 )
 _PERF = re.compile(r"^(?P<label>[A-Za-z0-9]{2,40}):\.*(?P<value>\d{1,20})\s*$")
 # ibqueryerrors
-_QUERIED = re.compile(r'^Errors for (?:0x[0-9a-f]+ )?"(?P<name>[^"]{1,80})"')
-_QUERIED_PORT = re.compile(r"^\s+GUID 0x[0-9a-f]+ port (?P<port>\d{1,3}|ALL):(?P<rest>.*)")
+_QUERIED = re.compile(r'^Errors for (?:0x[0-9a-f]+ )?"(?P<name>[^"]{1,80})"', re.M)
+_QUERIED_PORT = re.compile(r"^\s+GUID 0x[0-9a-f]+ port (?P<port>\d{1,3}):(?P<rest>.*)")
 _HEAD = re.compile(r"^== (?P<name>[\w.-]{1,64})(?:[/ ](?P<port>\d{1,3}))?\s*$")
 # perfquery's names, and the names in /sys/class/infiniband/*/ports/*/counters.
 _NAMES = {
@@ -77,16 +77,11 @@ def parse_rdma_counters(text: str) -> RdmaCounters:
     found: list[dict[tuple[str, int, str], int]] = []
     port, unread = 1, 0
     hca, is_named = "", False
+    if _QUERIED.search(text) is not None:
+        return _parse_queried(text)
     for _, line in lines_of(text):
         if (match := _HEAD.match(line)) is not None:
             hca, port, is_named = match["name"], int(match["port"] or 1), True
-        elif (match := _QUERIED.match(line)) is not None:
-            hca, is_named = match["name"], True
-        elif (match := _QUERIED_PORT.match(line)) is not None:
-            counts = re.findall(r"\[(\w{1,40}) == (\d{1,20})", match["rest"])
-            for name in _NAMES.keys() & dict(counts) if hca and match["port"] != "ALL" else ():
-                at = (hca, int(match["port"]), _NAMES[name])
-                add_reading(found, at, int(dict(counts)[name]))
         elif (match := _STATISTIC.match(line)) is not None:
             at = int(match["port"]) if match["port"].isdigit() else 1
             words = match["rest"].split()
@@ -105,6 +100,19 @@ def parse_rdma_counters(text: str) -> RdmaCounters:
         elif not line.startswith(("#", " ")):
             unread += 1
     return RdmaCounters(found, unread)
+
+
+def _parse_queried(text: str) -> RdmaCounters:
+    found: list[dict[tuple[str, int, str], int]] = []
+    hca = ""
+    for _, line in lines_of(text):
+        if (match := _QUERIED.match(line)) is not None:
+            hca = match["name"]
+        elif hca and (match := _QUERIED_PORT.match(line)) is not None:
+            for name, value in re.findall(r"\[(\w{1,40}) == (\d{1,20})", match["rest"]):
+                if name in _NAMES:
+                    add_reading(found, (hca, int(match["port"]), _NAMES[name]), int(value))
+    return RdmaCounters(found, 0)
 
 
 def parse_counter_files(text: str) -> RdmaCounters:
