@@ -219,15 +219,12 @@ def _posted(
     """Yield the settings of commands in texts, each name and value once."""
     seen = set(logged)
     jobs = {raw.source for raw in evidence.all("job")}
-    for item in ("log", "test", "output"):
-        for raw in evidence.all(item):
-            if raw.source in jobs:
-                continue
-            for one in evidence.parse(raw, _post):
-                setting = _setting(one.name, one.value, "post", raw.place(one.line))
-                if (setting.name, setting.value) not in seen:
-                    seen.add((setting.name, setting.value))
-                    yield setting
+    for raw in evidence.posts():
+        for one in evidence.parse(raw, _post) if raw.source not in jobs else ():
+            setting = _setting(one.name, one.value, "post", raw.place(one.line))
+            if (setting.name, setting.value) not in seen:
+                seen.add((setting.name, setting.value))
+                yield setting
 
 
 def _post(text: str) -> list[SettingLine]:

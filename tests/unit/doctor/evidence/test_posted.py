@@ -142,6 +142,11 @@ POSTED = [
     (f"$ ulimit -a\n{LOCKED}", "memlock-limited"),
     (f"CA 'mlx5_0'\n\tPort 1:\n\t\tState: Active\n$ ulimit -a\n{LOCKED}", "memlock"),
 ]  # fmt: skip
+CARDS = "| NVIDIA-SMI 470.103.01   Driver Version: 470.103.01   CUDA Version: 11.4     |\n"
+PORTS = "".join(
+    f"CA 'm{n}'\n\tPort 1:\n\t\tState: Active\n\t\tRate: 200\n\t\tLink layer: Ethernet\n"
+    for n in "01"
+)
 INSPECT = '        "HostConfig": {{\n            "IpcMode": "{}",\n            "ShmSize": 67108864'
 LISTING = """$ ip a
 1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 state UNKNOWN
@@ -163,6 +168,13 @@ POSTED += [
     ),
     (LISTING.format(16), "interfaces-one-subnet"),
     (QUERIED.format(25), "port-errors-since-boot"),
+    (f"{CARDS}With NCCL_P2P_DISABLE=1 it works, otherwise it hangs.", "workaround-named"),
+    (f"a:~$ ibstat\n{PORTS}a:~$ export NCCL_IB_HCA=m0", "device-list-partial"),
+    (
+        "[    1.311070] iommu: Default domain type: Translated\n"
+        "[    1.832114] AMD-Vi: AMD IOMMUv2 loaded and initialized",
+        "iommu-translates",
+    ),
     (FABRIC.format("In Progress"), "fabric-unhealthy"),
 ]
 DEVICES = "# Using devices\n#   Rank  0 Pid  7 on  a device  0 [0x03] A100\n"
@@ -184,6 +196,8 @@ HARMLESS = [
     (LISTING.format(16).replace(": e2", ": docker0"), "interfaces-one-subnet"),
     (LISTING.format(16).replace("1: lo", "1: eth9"), "interfaces-one-subnet"),
     (QUERIED.format(1), "port-errors-since-boot"),
+    (f"{CARDS}Does it work with NCCL_P2P_DISABLE=1, or else why not?", "workaround-named"),
+    (f"a:~$ ibstat\n{PORTS}We did not set NCCL_IB_HCA=m0.", "device-list-partial"),
     (QUERIED.format(99).replace("port 1:", "port ALL:"), "port-errors-since-boot"),
     (FABRIC.format("Completed"), "fabric-unhealthy"),
     (f"{DEVICES}#   Rank  1 Pid  8 on  a device  1", "test-without-rows"),

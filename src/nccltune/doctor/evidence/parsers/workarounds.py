@@ -19,7 +19,8 @@ _WORKS = re.compile(
     re.IGNORECASE,
 )
 _NOT = re.compile(
-    r"\?|\b(?:not|never|cannot|still|neither|nor|unless|would|will|should|could|can|might|may|please"
+    r"\?|^\W*(?:does|did|do) (?:it|this|that|the|your|you|any\w*)\b"
+    r"|\b(?:not|never|cannot|still|neither|nor|unless|would|will|should|could|can|might|may|please"
     r"|whether|hope|expect\w*|suppose\w*|no (?:effect|luck|difference|change|success)|except)\b"
     r"|n['’]t\b|\b(?:see|check|test|know|try(?:ing)?|wonder\w*) if\b|\bhow\b.{0,40}\bworks?\b"
     r"|\bworks? (?:group|dir|queue|fifo|load|space|item|by|like|only for)"
@@ -45,7 +46,9 @@ _BY_PROGRAM = re.compile(
     r"|^\s*(?:export|set|echo|#|//) |^\s*\S{0,80}(?:Error|Exception):"
 )
 # Clauses: "it works with A but is slow", "I set A, but it still hangs".
-_CLAUSE = re.compile(r"[;!\n]|\.(?=\s|$)|,? (?:but|however|though|although)\b|(?<=\?)")
+_CLAUSE = re.compile(
+    r"[;!\n]|\.(?=\s|$)|,? (?:but|however|though|although|otherwise|or else)\b|(?<=\?)"
+)
 _LONGEST = 300
 _MOST = 1 << 20
 
