@@ -286,15 +286,10 @@ L40S, H100 = "NVIDIA L40S", "NVIDIA H100 80GB HBM3"
         (PEER.format("1.2", "1.4"), L40S, "GPU to GPU", "less than", False),
         (H2D.format("12.9", "12.9"), "RTX 4070 Laptop GPU", "host to GPU", "PCIe 3.0 x16", None),
         (H2D.format("106", "106"), "NVIDIA B300", "host to GPU", "more than PCIe 5.0", None),
-        (
-            "Device=0 CANNOT Access Peer Device=1\n" + PEER.format("11", "11"),
-            L40S,
-            "GPU to GPU without P2P",
-            "host memory",
-            None,
-        ),
+        ("Device=0 CANNOT Access Peer Device=1\n" + PEER.format("11", "11"), L40S,
+         "GPU to GPU without P2P", "host memory", None),
     ],
-)
+)  # fmt: skip
 def test_copies_beside_the_link_of_the_model(
     text: str, model: str, what: str, like: str, normal: bool | None
 ) -> None:
