@@ -76,12 +76,18 @@ def test_own_curves_are_kept_once(tmp_path: Path) -> None:
         ("{}", "missing required field"),
         ('{"system": 3}', "Expected `str`"),
         ("not json", "malformed"),
-        ('{"system":"a","gpu":"H100","gpus":8,"nodes":9,"collective":"allreduce","source":"x",'
-         '"read":"own","points":[[8,1.0]]}', "8 GPUs on 9 nodes"),
-        ('{"system":"a","gpu":"H100","gpus":8,"nodes":1,"collective":"allreduce","source":"x",'
-         '"read":"own","points":[[8,0]]}', "not above 0"),
+        (
+            '{"system":"a","gpu":"H100","gpus":8,"nodes":9,"collective":"allreduce","source":"x",'
+            '"read":"own","points":[[8,1.0]]}',
+            "8 GPUs on 9 nodes",
+        ),
+        (
+            '{"system":"a","gpu":"H100","gpus":8,"nodes":1,"collective":"allreduce","source":"x",'
+            '"read":"own","points":[[8,0]]}',
+            "not above 0",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_bad_line_is_named(tmp_path: Path, line: str, words: str) -> None:
     file = tmp_path / "ours.jsonl"
     file.write_text(f"\n{line}\n", encoding="utf-8")

@@ -79,12 +79,22 @@ def of(facts: Facts, fact: str, /, **wanted: Any) -> dict[str, Any]:
         ("nccl.version", "2.27.5"),
         ("nccl.libraries", [{"path": "/usr/lib/libnccl.so.2", "version": "2.27.5"}]),
         ("topo.given", False),
-        ("kernel.iommu_groups", [{"group": "7", "type": "DMA-FQ", "devices": [GPU]}, {"group": "8",
-         "type": "DMA-FQ", "devices": [NIC]}]),
-        ("hca_counters", [{"hca": "mlx5_0", "port": 1, "counter": c, "value": v} for c,
-         v in (("link_downed", 3), ("packet_seq_err", 9))]),
+        (
+            "kernel.iommu_groups",
+            [
+                {"group": "7", "type": "DMA-FQ", "devices": [GPU]},
+                {"group": "8", "type": "DMA-FQ", "devices": [NIC]},
+            ],
+        ),
+        (
+            "hca_counters",
+            [
+                {"hca": "mlx5_0", "port": 1, "counter": c, "value": v}
+                for c, v in (("link_downed", 3), ("packet_seq_err", 9))
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_facts(facts: Facts, name: str, value: object) -> None:
     assert facts.named(name) == value
 

@@ -218,18 +218,38 @@ def _log(*messages: str) -> str:
 @pytest.mark.parametrize(
     ("text", "rule", "said"),
     [
-        *((_log(f"NCCL INFO NCCL_SOCKET_IFNAME set by environment to {value}",
-         "bootstrap.cc:9 NCCL WARN Bootstrap : no socket interface found"), "no-interface",
-         f"NCCL_SOCKET_IFNAME={value} is {said}") for value, said in (("10.1.2.3", "an address"),
-         ("^lo,eth", "a list of what to leave out"), ("=eth9", "exact names"), ("eth9",
-         "beginnings of names"))),
-        (_log("init:2 NCCL WARN NET/OFI aws-ofi-nccl initialization failed",
-         "NCCL INFO Using network Socket"), "sockets-between-nodes",
-         "The network plugin did not start"),
-        (_log("NCCL INFO Using network FastSocket"), "sockets-between-nodes",
-         "Google FastSocket is TCP"),
-        (_log("NCCL INFO Using network Socket"), "sockets-between-nodes",
-         "NCCL_IB_DISABLE=1, NCCL_NET=Socket, or"),
+        *(
+            (
+                _log(
+                    f"NCCL INFO NCCL_SOCKET_IFNAME set by environment to {value}",
+                    "bootstrap.cc:9 NCCL WARN Bootstrap : no socket interface found",
+                ),
+                "no-interface",
+                f"NCCL_SOCKET_IFNAME={value} is {said}",
+            )
+            for value, said in (
+                ("10.1.2.3", "an address"),
+                ("^lo,eth", "a list of what to leave out"),
+                ("=eth9", "exact names"),
+                ("eth9", "beginnings of names"),
+            )
+        ),
+        (
+            _log("init:2 NCCL WARN NET/OFI aws-ofi-nccl initialization failed",
+                 "NCCL INFO Using network Socket"),
+            "sockets-between-nodes",
+            "The network plugin did not start",
+        ),
+        (
+            _log("NCCL INFO Using network FastSocket"),
+            "sockets-between-nodes",
+            "Google FastSocket is TCP",
+        ),
+        (
+            _log("NCCL INFO Using network Socket"),
+            "sockets-between-nodes",
+            "NCCL_IB_DISABLE=1, NCCL_NET=Socket, or",
+        ),
     ],
 )  # fmt: skip
 def test_a_remedy_names_what_the_log_shows(text: str, rule: str, said: str, tmp_path: Path) -> None:

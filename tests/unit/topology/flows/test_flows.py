@@ -330,13 +330,18 @@ A, B, C = {"a": 1.0}, {"b": 1.0}, {"c": 1.0}
         ([Demand(A)], {"a": 0, "b": 3}, (0,), "a", {"a": 0, "b": 0}),
         # A link of width -1 stops a ring, whose other links then stay empty.
         ([Demand(A | B)], {"a": -1.5, "b": 3}, (0,), "a", None),
-        ([Demand({"a": 1, "b": 2, "c": 1}), Demand(C)], {"a": 0, "b": 24, "c": 12}, (0, 12), "ac",
-         {"a": 0, "b": 0, "c": 12}),
+        (
+            [Demand({"a": 1, "b": 2, "c": 1}), Demand(C)],
+            {"a": 0, "b": 24, "c": 12},
+            (0, 12),
+            "ac",
+            {"a": 0, "b": 0, "c": 12},
+        ),
         # Of links that fill together the one loaded most is named.
         ([Demand({"a": 1, "b": 2, "c": 2})], {"a": 5, "b": 10, "c": 10}, (5,), "b", None),
         ([], {"a": 1}, (), "", {"a": 0}),
     ],
-)  # fmt: skip
+)
 def test_shares(demands, capacity, rates, held_by, used):
     shares = max_min(demands, capacity)
     assert shares.rates == pytest.approx(rates)

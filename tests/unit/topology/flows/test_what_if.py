@@ -146,17 +146,26 @@ def test_a_file_changes_only_what_it_names(tmp_path: Path):
     ("text", "words"),
     [
         ("{", "is not a calibration file"),
-        ('{"name": "x", "values": {"network": {"value": 0, "source": ""}}}',
-         "is not a calibration file"),
-        ('{"name": "x", "values": {"network": {"value": "1", "source": ""}}}',
-         "is not a calibration file"),
-        ('{"name": "x", "relative_to": "wire", "values":'
-         ' {"netwrok": {"value": 1, "source": ""}}}', "not a figure"),
-        ('{"name": "x", "values": {"network": {"value": 1, "source": ""}}}',
-         "relative to the bandwidth that NCCL books"),
+        (
+            '{"name": "x", "values": {"network": {"value": 0, "source": ""}}}',
+            "is not a calibration file",
+        ),
+        (
+            '{"name": "x", "values": {"network": {"value": "1", "source": ""}}}',
+            "is not a calibration file",
+        ),
+        (
+            '{"name": "x", "relative_to": "wire", "values":'
+            ' {"netwrok": {"value": 1, "source": ""}}}',
+            "not a figure",
+        ),
+        (
+            '{"name": "x", "values": {"network": {"value": 1, "source": ""}}}',
+            "relative to the bandwidth that NCCL books",
+        ),
         ('{"schema_version": 99, "name": "x", "values": {}}', "newer"),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_is_wrong(tmp_path: Path, text: str, words: str):
     path = tmp_path / "calibration.json"
     path.write_text(text)
