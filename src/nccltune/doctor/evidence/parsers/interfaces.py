@@ -17,7 +17,7 @@ _BRIEF = re.compile(
 _MTU = re.compile(r"\b(?:mtu |MTU:)(\d{1,9})\b")
 _INET = re.compile(
     r"\s(?:addr:)?(?P<ip>(?:\d{1,3}\.){3}\d{1,3})"
-    r"(?:/(?P<bits>\d{1,2})|\s.*?(?:netmask |Mask:)(?P<mask>[\d.]+))"
+    r"(?:/(?P<bits>\d{1,2})|\s.{0,60}?(?:netmask |Mask:)(?P<mask>[\d.]+))"
 )
 _STATE = re.compile(r"\bstate ([A-Z]{2,20})\b")
 
