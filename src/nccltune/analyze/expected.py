@@ -10,7 +10,7 @@ import msgspec
 
 from nccltune.analyze.compared import compared
 from nccltune.analyze.result import ConditionAnalysis, CurvePoint
-from nccltune.model.choice import DEFAULT, Choice, choice_label
+from nccltune.model.choice import DEFAULT, Choice, PartialChoice, choice_label
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.numbers import percent, rate
@@ -29,15 +29,17 @@ HOPED = 1.05
 class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     """The bandwidth that the links allow for one collective at one scale.
 
-    `limit` is text that names the limiting link and its traffic. `hoped_gb_per_s` is the
-    bandwidth in NCCL's own, simpler model; None if that model has none. `ring_gb_per_s` is what the
-    links allow a ring, which NCCL may choose although `algorithm` could carry more; None if they
-    are the same. `sure` is False if the bandwidth of a link was assumed; `at_most` if that can only
-    make the bandwidth lower, since the limiting link is known.
+    `limits` is the setting that forces the algorithm, if one does. `limit` is text that names the
+    limiting link and its traffic. `hoped_gb_per_s` is the bandwidth in NCCL's own, simpler model;
+    None if that model has none. `ring_gb_per_s` is what the links allow a ring, which NCCL may
+    choose although `algorithm` could carry more; None if they are the same. `sure` is False if the
+    bandwidth of a link was assumed; `at_most` if that can only make the bandwidth lower, since the
+    limiting link is known.
     """
 
     collective: Collective
     scale: Scale
+    limits: PartialChoice | None = None
     busbw_gb_per_s: float
     limit: str
     algorithm: str = "ring"
@@ -48,7 +50,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def expected_findings(
-    platform: Platform, analysis: ConditionAnalysis, expectation: Expectation | None
+    platform: Platform, analysis: ConditionAnalysis, expectation: Expectation
 ) -> Iterator[Finding]:
     """Yield findings that the platform is healthy, needs tuning, or has a problem.
 
@@ -56,7 +58,7 @@ def expected_findings(
     is assumed.
     """
     best = _best(analysis)
-    if best is not None and expectation is not None:
+    if best is not None:
         yield from _against_links(platform, analysis, expectation, best)
 
 

@@ -69,7 +69,7 @@ def analyze(
     every = found.curves
     named = titles(item.condition for item in every)
     findings += _left_out(found)
-    known = {(item.collective, item.scale): item for item in expected}
+    known = {(item.collective, item.scale, item.limits): item for item in expected}
     reported: set[tuple[Collective, Scale]] = set()
     conditions = [
         _condition(item, named[item.condition], platform.line_rate_gb_per_s, assumed_noise)
@@ -79,19 +79,20 @@ def analyze(
     for analysis, timings in zip(conditions, every, strict=True):
         table = _table(timings, assumed_noise)
         what = (timings.condition.collective, timings.condition.scale)
+        expectation = known.get((*what, timings.condition.limits))
         findings += condition_findings(
             analysis,
             timings,
             table,
             beside=placed.get(analysis.condition.other_placement),
             names=names,
-            rated=what not in known,
+            rated=expectation is None,
         )
-        if what not in reported and timings.condition.scale.nodes and what[1].ranks:
+        if what not in reported and expectation is not None:
             # Report once for each collective and scale, for its first condition. Conditions out of
-            # place are sorted before conditions in place.
+            # place are sorted before conditions in place, and the default before forced algorithms.
             reported.add(what)
-            findings += expected_findings(platform, analysis, known.get(what))
+            findings += expected_findings(platform, analysis, expectation)
     crossovers = [item for item in findings if item.kind is FindingKind.BAD_CROSSOVER]
     pairs = list(zip(conditions, every, strict=True))
     findings += falling_findings(pairs, crossovers, assumed_noise, names or {})

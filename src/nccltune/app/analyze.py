@@ -252,7 +252,12 @@ def _expectations(opened: OpenStudy) -> tuple[list[Expectation], list[str]]:
     path, platform = study.topology_path, study.platform()
     if path is None or platform.emulated_nodes:
         return [], []
-    asked = [(item.condition.collective, item.condition.scale) for item in opened.samples.timings]
+    # A forced protocol may carry less than the links; how much less is not known.
+    asked = [
+        (one.collective, one.scale, one.limits)
+        for one in (item.condition for item in opened.samples.curves)
+        if one.scale.nodes and one.scale.ranks and "PROTO" not in (one.limits or "")
+    ]
     figures = study.path / CALIBRATION
     try:
         calibration = read_calibration(figures) if figures.is_file() else None

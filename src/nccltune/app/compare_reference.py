@@ -479,7 +479,7 @@ def _ceiling(
     size: int,
     busbw: float,
 ) -> PhysicalLimit | None:
-    for one in expectations(topology, platform, [(collective, scale)]).expectations:
+    for one in expectations(topology, platform, [(collective, scale, None)]).expectations:
         share = busbw / one.busbw_gb_per_s
         words = f"{significant(one.busbw_gb_per_s)} GB/s, {percent_text(share)} of it reached"
         return PhysicalLimit(

@@ -41,27 +41,19 @@ def with_ran(label: Callable[[int], str | None], *, better: bool = False) -> lis
 @pytest.mark.parametrize(
     ("label", "text"),
     [
-        (
-            lambda _: None,
-            "what it ran is unknown: no line of NCCL's log states it (NCCL 2.20 and later log it "
-            "with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING)",
-        ),
+        (lambda _: None,
+         "what it ran is unknown: no line of NCCL's log states it (NCCL 2.20 and later log it "
+         "with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING)"),
         (lambda _: "ring/simple/24", "ran ring/simple"),
-        (
-            lambda size: "ring/ll" if size <= 1 << 16 else "ring/simple",
-            "ran ring/ll to 64 KiB, ring/simple above",
-        ),
-        (
-            lambda size: None if size == 1 << 14 else "tree/ll",
-            "ran unknown to 16 KiB, tree/ll above",
-        ),
-        (
-            lambda size: "ring/ll" if size.bit_length() % 2 else "tree/ll",
-            "ran ring/ll to 16 KiB, tree/ll to 32 KiB, ring/ll to 64 KiB, tree/ll to 128 KiB, 1 "
-            "more change, tree/ll above",
-        ),
+        (lambda size: "ring/ll" if size <= 1 << 16 else "ring/simple",
+         "ran ring/ll to 64 KiB, ring/simple above"),
+        (lambda size: None if size == 1 << 14 else "tree/ll",
+         "ran unknown to 16 KiB, tree/ll above"),
+        (lambda size: "ring/ll" if size.bit_length() % 2 else "tree/ll",
+         "ran ring/ll to 16 KiB, tree/ll to 32 KiB, ring/ll to 64 KiB, tree/ll to 128 KiB, 1 "
+         "more change, tree/ll above"),
     ],
-)
+)  # fmt: skip
 def test_what_ran_is_listed_by_size(label: Callable[[int], str | None], text: str) -> None:
     (condition,) = analyze_samples(PLATFORM, with_ran(label)).conditions
     assert ran_text(condition) == text

@@ -62,6 +62,11 @@ def test_a_topology_in_a_study_gives_the_expected_bandwidth(here: Path, cli: Cli
     assert "the platform is fine" in " ".join(cli("report", "s", "--terminal").out.split())
     cli("report", "s")
     assert "the platform is fine" in (here / "s" / "report.html").read_text(encoding="utf-8")
+    for name, is_held in (("NCCL_ALGO=Ring", True), ("NCCL_PROTO=LL", False)):
+        posted = f"{name} ./all_reduce_perf -g 2\n" + (here / "run.txt").read_text("utf-8")
+        (here / "forced.txt").write_text(posted, encoding="utf-8")
+        cli("import", "topo.xml", "forced.txt", "-o", name)
+        assert (f"{name}: the links allow 26.5" in cli("analyze", name).out) == is_held
 
 
 def test_a_topology_is_imported_alone_and_a_second_one_is_ignored(here: Path, cli: Cli) -> None:
@@ -87,15 +92,17 @@ def test_only_what_the_file_describes_is_expected() -> None:
     topology = read_topology(PAIR.encode(), "topo.xml")
     platform = Platform(name="here", nccl_version="2.28.9")
     asked = [
-        (Collective.ALLREDUCE, Scale(1, 2)),
-        (Collective.ALLREDUCE, Scale(1, 2)),
+        (Collective.ALLREDUCE, Scale(1, 2), None),
+        (Collective.ALLREDUCE, Scale(1, 2), None),
+        (Collective.ALLREDUCE, Scale(1, 2), "NCCL_ALGO=Tree"),
         # Sends and receives, nodes of different size, and nodes without a NIC between them.
-        (Collective.SENDRECV, Scale(1, 2)),
-        (Collective.ALLREDUCE, Scale(2, 3)),
-        (Collective.ALLREDUCE, Scale(2, 4)),
+        (Collective.SENDRECV, Scale(1, 2), None),
+        (Collective.ALLREDUCE, Scale(2, 3), None),
+        (Collective.ALLREDUCE, Scale(2, 4), None),
     ]
     answer = expectations(topology, platform, asked)
-    (found,) = answer.expectations
+    found, tree = answer.expectations
+    assert (tree.limits, tree.algorithm) == ("NCCL_ALGO=Tree", "tree")
     assert (found.collective, found.scale) == (Collective.ALLREDUCE, Scale(1, 2))
     assert 24 < found.busbw_gb_per_s <= 28.8
     peers, nodes = answer.silent
@@ -188,7 +195,7 @@ def test_nvlink_between_trays_is_said_to_be_assumed(cli: Cli) -> None:
 
 def test_the_domains_of_the_run_decide() -> None:
     """NCCL's log shows into how many domains of one fabric and clique it joined the nodes."""
-    topology, asked = load_topology(TRAY), [(Collective.ALLREDUCE, Scale(nodes=2, ranks=8))]
+    topology, asked = load_topology(TRAY), [(Collective.ALLREDUCE, Scale(nodes=2, ranks=8), None)]
 
     def ceiling(domains: int | None) -> tuple[float, bool]:
         platform = Platform(name="x", nvlink_domains=domains)
@@ -251,7 +258,7 @@ def test_the_gpu_of_a_study_makes_a_matrix_a_base_within_a_node(
     gpu: str | None, gb_per_s: float | None
 ) -> None:
     platform = Platform(name="here", gpu=gpu)
-    asked = [(Collective.ALLREDUCE, Scale(1, 8)), (Collective.ALLREDUCE, Scale(2, 16))]
+    asked = [(Collective.ALLREDUCE, Scale(n, 8 * n), None) for n in (1, 2)]
     answer = expectations(load_topology(MATRIX), platform, asked)
     found = [one.busbw_gb_per_s for one in answer.expectations]
     assert found == ([] if gb_per_s is None else [pytest.approx(gb_per_s, abs=0.1)])

@@ -12,7 +12,7 @@ from nccltune.doctor.evidence.parsers.imex import imex_channels, parse_imex
 from nccltune.doctor.evidence.parsers.lspci import parse_lspci
 from nccltune.doctor.evidence.parsers.nvlink import parse_nvlink_status
 from nccltune.doctor.evidence.parsers.p2p_matrix import KINDS, parse_p2p_matrix
-from nccltune.doctor.evidence.parsers.topo_matrix import gpu_number, parse_topo_matrix
+from nccltune.doctor.evidence.parsers.topo_matrix import Cell, gpu_number, parse_topo_matrix
 from nccltune.doctor.evidence.pci_tree import path_kind
 from nccltune.doctor.evidence.raw import NodeEvidence, Raw
 from nccltune.doctor.facts import Facts
@@ -22,6 +22,7 @@ from nccltune.doctor.facts.gpu import (
     GPU_DMABUF,
     GPU_DRIVER,
     GPU_NIC_PATHS,
+    GPU_NVLINK_GROUPS,
     GPU_OPEN_DRIVER,
     GPU_P2P,
     GPU_P2P_TEST,
@@ -173,6 +174,8 @@ def _peers(evidence: NodeEvidence, facts: Facts) -> None:
     if topo and pairs:
         paths = [GpuPath(a=a, b=b, kind=x.kind, links=x.links) for (a, b), x in pairs.items()]
         facts.add(GPU_PATHS, paths, topo[1].place())
+        if not topo[0].unread:
+            facts.add(GPU_NVLINK_GROUPS, _nvlink_groups(pairs), topo[1].place())
     links = {pair: cell.links for pair, cell in pairs.items() if cell.links is not None}
     names = {gpu.index: gpu.name for gpu in facts.value(GPUS) or [] if gpu.name is not None}
     for copies, raw in _copies(evidence):
@@ -184,6 +187,17 @@ def _peers(evidence: NodeEvidence, facts: Facts) -> None:
         ranges = list(copy_ranges(copies, {i: n for i, n in names.items() if i is not None}, links))
         if ranges and GPU_COPY_RANGES.name not in facts:
             facts.add(GPU_COPY_RANGES, ranges, raw.place())
+
+
+def _nvlink_groups(pairs: dict[tuple[int, int], Cell]) -> list[str]:
+    group = {gpu: gpu for pair in pairs for gpu in pair}
+    for (a, b), cell in pairs.items():
+        if cell.kind in ("NVL", "C2C", "XGMI"):
+            group = {gpu: group[a] if of == group[b] else of for gpu, of in group.items()}
+    return [
+        " ".join(str(gpu) for gpu in sorted(group) if group[gpu] == one)
+        for one in dict.fromkeys(group[gpu] for gpu in sorted(group))
+    ]
 
 
 def add_nic_paths(evidence: NodeEvidence, facts: Facts) -> None:

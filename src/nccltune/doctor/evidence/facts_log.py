@@ -105,7 +105,7 @@ def add_logs(evidence: NodeEvidence, facts: Facts) -> None:
     if checks is not None:
         facts.add(RAS_CHECKS, *checks)
     _names(evidence, facts)
-    posts = [raw for item in ("log", "test", "output") for raw in evidence.all(item)]
+    posts = evidence.posts()
     named = {one.key: one for raw in posts for one in evidence.parse(raw, workarounds)}
     if posts:
         facts.add(LOG_WORKAROUNDS, list(named.values()), posts[0].place())

@@ -15,7 +15,7 @@ from nccltune.doctor.evidence.parsers.kernel import (
     shows_peer_modules,
 )
 from nccltune.doctor.evidence.parsers.kernel_log import parse_kernel_log
-from nccltune.doctor.evidence.parsers.limits import parse_limits
+from nccltune.doctor.evidence.parsers.limits import parse_inspect, parse_limits
 from nccltune.doctor.evidence.parsers.listed import parse_listed, remove_ipc
 from nccltune.doctor.evidence.parsers.services import parse_services
 from nccltune.doctor.evidence.parsers.text import whole
@@ -291,6 +291,13 @@ def _shared_memory(evidence: NodeEvidence, facts: Facts) -> None:
     device = evidence.text("shm-device")
     if device is not None and device[0].strip().isdecimal():
         facts.add(NODE_SHM_DEVICE, device[0].strip(), device[1].place())
+    found = evidence.parsed("docker-inspect", parse_inspect)
+    for fact, value in (
+        (LIMITS_MEMLOCK_KIB, found and found[0].memlock_kib),
+        (SHM_BYTES, found and found[0].shm_bytes),
+    ):
+        if found is not None and value is not None and fact.name not in facts:
+            facts.add(fact, value, found[1].place())
 
 
 def _services(evidence: NodeEvidence, facts: Facts) -> None:

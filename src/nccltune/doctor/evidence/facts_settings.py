@@ -10,6 +10,7 @@ from nccltune.doctor.evidence.parsers.job_settings import (
     parse_job_settings,
     parse_posted_settings,
 )
+from nccltune.doctor.evidence.parsers.limits import parse_inspect
 from nccltune.doctor.evidence.parsers.listed import parse_listed
 from nccltune.doctor.evidence.parsers.nccl_lines import parse_nccl_lines
 from nccltune.doctor.evidence.parsers.symbols import parse_plugins
@@ -161,6 +162,10 @@ def _meant(name: str) -> str | None:
 
 
 def _environment(evidence: NodeEvidence) -> Iterator[SettingRecord]:
+    inspected = evidence.parsed("docker-inspect", parse_inspect)
+    for name, value in inspected[0].environment if inspected is not None else ():
+        if kept_name(name):
+            yield _setting(name, value, "environment", "docker inspect")
     raw = evidence.get("env")
     if raw is None:
         return
@@ -210,15 +215,16 @@ def _posted(
     """Yield the settings of commands in texts, each name and value once."""
     seen = set(logged)
     jobs = {raw.source for raw in evidence.all("job")}
-    for item in ("log", "test", "output"):
-        for raw in evidence.all(item):
-            if raw.source in jobs:
-                continue
-            for one in evidence.parse(raw, lambda text: parse_posted_settings(text, kept_name)):
-                setting = _setting(one.name, one.value, "post", raw.place(one.line))
-                if (setting.name, setting.value) not in seen:
-                    seen.add((setting.name, setting.value))
-                    yield setting
+    for raw in evidence.posts():
+        for one in evidence.parse(raw, _post) if raw.source not in jobs else ():
+            setting = _setting(one.name, one.value, "post", raw.place(one.line))
+            if (setting.name, setting.value) not in seen:
+                seen.add((setting.name, setting.value))
+                yield setting
+
+
+def _post(text: str) -> list[SettingLine]:
+    return parse_posted_settings(text, kept_name)
 
 
 def _logged(evidence: NodeEvidence) -> Iterator[SettingRecord]:

@@ -58,7 +58,7 @@ KNOWN = frozenset(
         *("if_inet", "if_inet6"),
         *("cloud-metadata", "gcloud", "aws-topology", "aws-instance-type"),
         *("diagnostics", "rail-pings", "perftest", "p2p-test", "acs", "iblinkinfo", INDEX),
-        *("nvlink-errors", "lspci-tree", "rocm-smi"),
+        *("nvlink-errors", "lspci-tree", "rocm-smi", "docker-inspect"),
     }
 )
 _READING = re.compile(r"[.-]\d{1,3}$")

@@ -124,7 +124,10 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         ),
     ),
     ("show_gids", _mark(rb"^DEV\s+PORT\s+INDEX\s+GID")),
-    ("perfquery", _mark(rb"^# Port (?:extended )?counters: |^PortSelect:")),
+    (
+        "perfquery",
+        _mark(rb"^# Port (?:extended )?counters: |^PortSelect:|^Errors for (?:0x[0-9a-f]+ )?\""),
+    ),
     (
         "p2p-test",
         _mark(
@@ -152,6 +155,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ("lscpu", _mark(rb"^Architecture: +\w|^On-line CPU\(s\) list:|^available: \d+ nodes? \(")),
     ("cpuinfo", _mark(rb"^(?:processor|vendor_id|CPU implementer)\s*: ")),
     ("meminfo", _mark(rb"^MemTotal: +\d+ kB")),
+    ("docker-inspect", _mark(rb'^[ \t]*"(?:HostConfig|ShmSize|IpcMode)": ?["{\d]')),
     ("df-shm", _mark(rb"^Filesystem +.*Mounted on|^(?:shm|tmpfs) +[\d.]+[^\n]* /dev/shm$")),
     ("ulimit", _mark(rb"^(?:core file size|open files|max locked memory) +\(|" + _ULIMIT)),
     ("limits", _mark(rb"^Limit +Soft Limit")),

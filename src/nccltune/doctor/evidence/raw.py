@@ -5,6 +5,7 @@ An item is one input of a node, such as `lspci`. The items of a running node and
 collected files have the same form, so the same code makes facts of either.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -36,6 +37,14 @@ class Raw(NamedTuple):
     def place(self, line: int | None = None) -> str:
         """Return the place of a line: `file:line`, or the command."""
         return f"{self.source}:{line}" if line is not None and self.is_file else self.source
+
+
+_POSTS = ("log", "test", "output")
+_NO_POSTS = frozenset(
+    {*_POSTS, "job", "env", "profiles", "topology", "given-topology", "docker-inspect"}
+    | {"etc-nccl-conf", "user-nccl-conf", "named-nccl-conf"}
+)
+_NAMES_SETTING = re.compile(rb"\b(?:NCCL|GLOO|UCX|FI)_[A-Z]")
 
 
 class Cache:
@@ -159,6 +168,15 @@ class NodeEvidence:
         """Return all items of that name, in order."""
         self._loaded()
         return self._items.get(name, [])
+
+    def posts(self) -> list[Raw]:
+        """Return logs and outputs, and the outputs of tools that somebody pasted with words or
+        commands that name a setting."""
+        found = [raw for name in _POSTS for raw in self.all(name)]
+        if self.live or self.has_index:
+            return found
+        others = (raw for name in self.names if name not in _NO_POSTS for raw in self.all(name))
+        return found + [raw for raw in others if raw.is_given and _NAMES_SETTING.search(raw.data)]
 
     def get(self, name: str) -> Raw | None:
         """Return the last item of that name, None if there is none."""

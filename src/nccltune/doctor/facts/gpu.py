@@ -175,6 +175,12 @@ GPU_PATHS = records(
     meaning="path kind between two GPUs, both ways once (a < b)",
     read="nvidia-smi topo -m; rocm-smi --showtopo; topology dump",
 )
+GPU_NVLINK_GROUPS = fact(
+    "gpu.nvlink_groups",
+    list[str],
+    meaning="GPUs that NVLink, C2C or xGMI joins, directly or through others: '0 1'; '2' alone",
+    read="as gpu.paths",
+)
 
 
 class NicPath(FactRecord):

@@ -23,6 +23,7 @@ class NodeNic(FactRecord):
     ] = None
     numa: Annotated[int | None, "NUMA node, -1 where unknown"] = None
     rdma: Annotated[str | None, "its RDMA device"] = None
+    networks: Annotated[list[str] | None, "its IPv4 networks, as ip addr shows them"] = None
 
 
 NICS = records(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from nccltune.analyze.expected import Expectation
-from nccltune.model.choice import Algorithm
+from nccltune.model.choice import Algorithm, PartialChoice
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError
 from nccltune.model.platform import Platform
@@ -29,10 +29,12 @@ class TopologyExpectations(NamedTuple):
 def expectations(
     topology: Topology,
     platform: Platform,
-    asked: Iterable[tuple[Collective, Scale]],
+    asked: Iterable[tuple[Collective, Scale, PartialChoice | None]],
     calibration: Calibration | None = None,
 ) -> TopologyExpectations:
     """Return the ceiling of every collective and scale asked for, with the platform's settings.
+
+    A third element such as `NCCL_ALGO=Ring` is a further setting.
 
     Uneven nodes, and emulated nodes, which the topology does not describe, have none.
     """
@@ -42,7 +44,7 @@ def expectations(
         return TopologyExpectations([], [])
     topology = with_named_gpus(topology, platform.gpu)
     settings = {name: value for name, value in platform.settings.items() if name in READ}
-    for collective, scale in dict.fromkeys(asked):
+    for collective, scale, limits in dict.fromkeys(asked):
         if scale.ranks % scale.nodes:
             continue
         try:
@@ -51,7 +53,7 @@ def expectations(
                 collective=collective,
                 nodes=scale.nodes,
                 ranks_per_node=scale.ranks // scale.nodes,
-                settings=settings,
+                settings=settings | dict([limits.split("=")] if limits else []),
                 calibration=calibration,
                 nccl_version=known_version(platform.nccl_version),
                 nvlink_domains=platform.nvlink_domains,
@@ -63,6 +65,7 @@ def expectations(
             Expectation(
                 collective=collective,
                 scale=scale,
+                limits=limits,
                 busbw_gb_per_s=made.busbw_gb_per_s,
                 limit=limit(made),
                 algorithm=made.algorithm.value,

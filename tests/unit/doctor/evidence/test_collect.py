@@ -201,6 +201,7 @@ def test_a_node_supplies_every_fact_but_these(facts: Facts) -> None:
         "gpu.copy_ranges",
         "gpu.link_errors",
         "gpu.p2p_test",
+        "gpu.nvlink_groups",
         "gpu.paths",
         "imex.nodes",
         "nic_counters",

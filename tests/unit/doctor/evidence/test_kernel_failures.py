@@ -19,11 +19,8 @@ KERNEL = [
     ("xid_program", "NVRM: Xid (PCI:0000:3b:00): 31, pid=1, MMU Fault"),
     ("xid_nvlink", "NVRM: Xid (PCI:0000:3b:00): 74, pid=1, NVLink"),
     ("driver", "NVRM: RmInitAdapter failed! (0x26:0x56:1463)"),
-    (
-        "driver",
-        "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required "
-        "[NV_ERR_RESET_REQUIRED] (0x00000062) returned from status @ kernel_channel.c:2827",
-    ),
+    ("driver", "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required "
+     "[NV_ERR_RESET_REQUIRED] (0x00000062) returned from status @ kernel_channel.c:2827"),
     ("peermem", "nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)"),
     ("peermem", "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument"),
     ("driver", "NVRM: API mismatch: the client has the version 570, but"),
@@ -43,16 +40,13 @@ KERNEL = [
     ("amdgpu", "amdgpu 0000:06:00.0: amdgpu: ring gfx_0.1.0 timeout, signaled seq=6, emitted"),
     (None, "amdgpu 0000:06:00.0: amdgpu: ring comp_1.0.0 uses VM inv eng 4 on hub 0"),
     ("nic", "mlx5_core 0000:19:00.0: poll_health:800: device's health compromised"),
-    (
-        None,
-        "mlx5_core 0000:19:00.0: mlx5_cmd_out_err:808:(pid 9): ACCESS_REG(0x805) op_mod(0x0)"
-        " failed, status bad parameter(0x3), syndrome (0x15c356), err(-22)",
-    ),
+    (None, "mlx5_core 0000:19:00.0: mlx5_cmd_out_err:808:(pid 9): ACCESS_REG(0x805) op_mod(0x0)"
+     " failed, status bad parameter(0x3), syndrome (0x15c356), err(-22)"),
     ("nic", "mlx5_core 0000:19:00.0: ACCESS_REG(0x805) timeout. Will cause a leak of a command"),
     (None, "mlx5_core 0000:19:00.0: firmware version: 28.39.1002"),
     ("hung", "INFO: task nvidia-smi:100 blocked for more than 120 seconds."),
     (None, "usb 1-1: new device"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

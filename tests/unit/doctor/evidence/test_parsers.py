@@ -286,15 +286,10 @@ L40S, H100 = "NVIDIA L40S", "NVIDIA H100 80GB HBM3"
         (PEER.format("1.2", "1.4"), L40S, "GPU to GPU", "less than", False),
         (H2D.format("12.9", "12.9"), "RTX 4070 Laptop GPU", "host to GPU", "PCIe 3.0 x16", None),
         (H2D.format("106", "106"), "NVIDIA B300", "host to GPU", "more than PCIe 5.0", None),
-        (
-            "Device=0 CANNOT Access Peer Device=1\n" + PEER.format("11", "11"),
-            L40S,
-            "GPU to GPU without P2P",
-            "host memory",
-            None,
-        ),
+        ("Device=0 CANNOT Access Peer Device=1\n" + PEER.format("11", "11"), L40S,
+         "GPU to GPU without P2P", "host memory", None),
     ],
-)
+)  # fmt: skip
 def test_copies_beside_the_link_of_the_model(
     text: str, model: str, what: str, like: str, normal: bool | None
 ) -> None:
@@ -454,15 +449,17 @@ def test_counters() -> None:
 def test_interfaces() -> None:
     text = "2: eth0: <UP> mtu 9000 qdisc mq state UP\n    inet 192.0.2.4/24\n3: br0@if7: <UP>\n"
     assert parse_interfaces(text) == [
-        NodeNic(name="eth0", mtu=9000, state="up"),
+        NodeNic(name="eth0", mtu=9000, state="up", networks=["192.0.2.0/24"]),
         NodeNic(name="br0"),
     ]
     assert parse_interfaces(texts.ADDRESSES) == []
     brief = "lo     UNKNOWN   127.0.0.1/8\neth1@if9     UP    192.0.2.4/24\n"
     assert parse_interfaces(brief) == [
-        NodeNic(name="lo", state="unknown"),
-        NodeNic(name="eth1", state="up"),
+        NodeNic(name="lo", state="unknown", networks=["127.0.0.0/8"]),
+        NodeNic(name="eth1", state="up", networks=["192.0.2.0/24"]),
     ]
+    old = "eth2   Link encap:Ethernet\n   inet addr:10.1.2.3  Bcast:0  Mask:255.255.0.0\n"
+    assert [one.networks for one in parse_interfaces(old)] == [["10.1.0.0/16"]]
 
 
 def test_nccl_log() -> None:

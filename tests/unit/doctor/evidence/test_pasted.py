@@ -33,6 +33,11 @@ def test_acs_lines_without_their_devices() -> None:
     found = parse_pci_lines(ACS.format("+") * 2 + off)
     assert [(one.count, one.redirects) for one in found.acs] == [(2, True), (1, False)]
     assert [one.redirects for one in parse_pci_lines(ACS.format("-")).acs] == [False]
+    asked = "# lspci -vvv -s 00:01.1\n" + ACS.format("+") + "$ lspci -vv -s 0001:41:00.0\n"
+    named = parse_pci_lines(asked + "LnkSta: Speed 8GT/s, Width x8\n")
+    (acs,), (link,) = named.acs, named.links
+    assert str(acs.text).startswith("0000:00:01.1: SrcValid+")
+    assert link.text == "0001:41:00.0: Speed 8GT/s, Width x8"
     assert not found.devices
     assert parse_pci_lines("c0:01.1 PCI bridge: x\n" + ACS.format("+")).devices
     assert kinds_of("x.txt", ACS.format("+").encode()).items == ("acs",)

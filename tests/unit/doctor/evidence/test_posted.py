@@ -49,49 +49,33 @@ POWER = """GPU 00000000:1C:00.0
         Default Power Limit           : 300.00 W
 """
 POSTED = [
-    (
-        "Failed to find reverse path from remNode 0/41000 nlinks 2 to node 0/61000",
-        "nvlink-p2p-disabled",
-    ),
+    ("Failed to find reverse path from remNode 0/41000 nlinks 2 to node 0/61000",
+     "nvlink-p2p-disabled"),
     ("w1: Message truncated : received 524288 bytes instead of 65536", "calls-differ"),
-    (
-        "mpirun -np 3 ./all_reduce_perf\n[1723337199.099229] [a:13 :0] tl_shm.c:6 TL_SHM ERROR x",
-        "ucx-error",
-    ),
-    (
-        "[250.266922] nvidia-peermem nv_get:127 ERROR detected invalid context",
-        "driver-kernel-lines",
-    ),
+    ("mpirun -np 3 ./all_reduce_perf\n[1723337199.099229] [a:13 :0] tl_shm.c:6 TL_SHM ERROR x",
+     "ucx-error"),
+    ("[250.266922] nvidia-peermem nv_get:127 ERROR detected invalid context",
+     "driver-kernel-lines"),
     ("ibrc.cpp:420: non-zero status: 22 ibv_modify_qp failed.", "roce-qp-error"),
     ("[  +0.000316] pcieport 0000:00:03.0: AER: Corrected error received: 0:3", "pcie-corrected"),
-    (
-        "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152:\nCUDA error 401 'x'",
-        "nvls-setup",
-    ),
+    ("Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152:\nCUDA error 401 'x'",
+     "nvls-setup"),
     ("NET/OFI Couldn't enable endpoint. RC: -12, ERROR: Cannot allocate memory", "rdma-memory"),
-    (
-        "Unable to write to EQ: x. err: Unknown error -12 (-12) prov_errno: 1 prov/efa/src/rxr.h:9",
-        "rdma-memory",
-    ),
+    ("Unable to write to EQ: x. err: Unknown error -12 (-12) prov_errno: 1 prov/efa/src/rxr.h:9",
+     "rdma-memory"),
     ("$ fi_info -p efa\nfi_getinfo: -61 (No data available)", "ofi-no-provider"),
-    (
-        "[Thu Oct 10 03:06:53 2024] main[25]: segfault at 7f79 ip 7f7c error 4 in libnccl.so.2[7f]",
-        "library-crashed",
-    ),
-    (
-        "[Jul 23 2024 07:53:55] [ERROR] [tid 841] detected NVSwitch fatal error 20034 on fid 0",
-        "xid-fault",
-    ),
+    ("[Thu Oct 10 03:06:53 2024] main[25]: segfault at 7f79 ip 7f7c error 4 in libnccl.so.2[7f]",
+     "library-crashed"),
+    ("[Jul 23 2024 07:53:55] [ERROR] [tid 841] detected NVSwitch fatal error 20034 on fid 0",
+     "xid-fault"),
     ("h:1:2 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to lo", "bootstrap-interface"),
     ("Error: rank 27 and rank 19 both on CUDA device 53000", "gpu-ordinal"),
     ("Original reason for aborting was: Timeout at NCCL sequence 42", "collective-timeout"),
     ("ibv_create_cq(cqe=64) failed: Cannot allocate memory", "rdma-memory"),
     (f"ibv_create_cq(cqe=64) failed: Cannot allocate memory\nulimit -a\n{LOCKED}", "memlock"),
     (ETHTOOL.format("100Mb/s", "yes"), "nic-link"),
-    (
-        f"{ETHTOOL.format('1000Mb/s', 'yes')}# ethtool e2\n{ETHTOOL.format('Unknown!', 'no')}",
-        "nic-link",
-    ),
+    (f"{ETHTOOL.format('1000Mb/s', 'yes')}# ethtool e2\n{ETHTOOL.format('Unknown!', 'no')}",
+     "nic-link"),
     ("3: e1: <NO-CARRIER,BROADCAST,UP> mtu 1500 qdisc mq state DOWN mode DEFAULT", "nic-link"),
     (f"root@a:~# mlxlink -d mlx5_1\n\n{MLXLINK}", "port-down"),
     (f"$ sudo mlxlink -d 0000:ca:00.0 -c -m\n{MLXLINK}", "port-down"),
@@ -99,15 +83,11 @@ POSTED = [
     ("$ cat /sys/kernel/iommu_groups/*/type | sort | uniq -c\n     95 DMA-FQ", "iommu-translates"),
     ("# cat /sys/kernel/iommu_groups/*/type\nDMA\nDMA-FQ\nDMA-FQ", "iommu-translates"),
     ("     12 DMA-FQ", "iommu-translates"),
-    (
-        "[    0.100000] DMAR: IOMMU enabled\n[    1.100000] iommu: Default domain type: Translated",
-        "iommu-translates",
-    ),
+    ("[    0.100000] DMAR: IOMMU enabled\n[    1.100000] iommu: Default domain type: Translated",
+     "iommu-translates"),
     ("[Nov28 18:40] NVRM: Xid (PCI:0000:4e:00): 79, GPU has fallen off the bus.", "gpu-lost"),
-    (
-        "[Mar 3 10:15] mlx5_core 0000:5e:00.0: Port module event[error]: module 0, Cable error",
-        "nic-kernel-errors",
-    ),
+    ("[Mar 3 10:15] mlx5_core 0000:5e:00.0: Port module event[error]: module 0, Cable error",
+     "nic-kernel-errors"),
     ("DEV PORT INDEX GID IPv4 VER DEV\n--- ---- -----\nn_gids_found=0", "gids-none"),
     (PERFTEST, "rdma-measured"),
     (P2P_BANDWIDTH, "copies-measured"),
@@ -115,17 +95,11 @@ POSTED = [
     ("tmpfs    65536   0  65536   0% /dev/shm", "shm-small"),
     ("Device=0 CANNOT Access Peer Device=1\n" + P2P_BANDWIDTH, "p2p-not-ok"),
     (SAMPLE, "copies-slow"),
-    (
-        "$ nvidia-smi topo -p2p n\n GPU0 GPU1\n GPU0 X NS\n GPU1 NS X\n\nLegend:\n  X = Self\n"
-        "$ nvidia-smi topo -p2p w\n GPU0 GPU1\n GPU0 X CNS\n GPU1 CNS X",
-        "p2p-not-ok",
-    ),
-    (
-        "$ env | grep NCCL\nNCCL_IB_GID_INDEX=2\n$ show_gids\nDEV PORT INDEX GID IPv4 VER DEV\n"
-        "m 1 2 0000:0000:0000:0000:0000:ffff:c0a8:0a02 10.0.0.2 v1 e1\n"
-        "m 1 3 0000:0000:0000:0000:0000:ffff:c0a8:0a02 10.0.0.2 v2 e1",
-        "gid-v1",
-    ),
+    ("$ nvidia-smi topo -p2p n\n GPU0 GPU1\n GPU0 X NS\n GPU1 NS X\n\nLegend:\n  X = Self\n"
+     "$ nvidia-smi topo -p2p w\n GPU0 GPU1\n GPU0 X CNS\n GPU1 CNS X", "p2p-not-ok"),
+    ("$ env | grep NCCL\nNCCL_IB_GID_INDEX=2\n$ show_gids\nDEV PORT INDEX GID IPv4 VER DEV\n"
+     "m 1 2 0000:0000:0000:0000:0000:ffff:c0a8:0a02 10.0.0.2 v1 e1\n"
+     "m 1 3 0000:0000:0000:0000:0000:ffff:c0a8:0a02 10.0.0.2 v2 e1", "gid-v1"),
     ("cuMemAlloc() of a 64 bytes GPU buffer\nCouldn't allocate MR", "gpu-memory-not-registered"),
     ('DCGM_FI_DEV_XID_ERRORS{gpu="3",Hostname="n7"} 79', "health-check-failed"),
     ("a:~# ip link\n4: e1: <UP> mtu 9000 state UP\nb:~# ip link\n4: e1: <UP> mtu 1500 state UP",
@@ -142,6 +116,36 @@ POSTED = [
     (f"$ ulimit -a\n{LOCKED}", "memlock-limited"),
     (f"CA 'mlx5_0'\n\tPort 1:\n\t\tState: Active\n$ ulimit -a\n{LOCKED}", "memlock"),
 ]  # fmt: skip
+CARDS = "| NVIDIA-SMI 470.103.01   Driver Version: 470.103.01   CUDA Version: 11.4     |\n"
+PORTS = "".join(
+    f"CA 'm{n}'\n\tPort 1:\n\t\tState: Active\n\t\tRate: 200\n\t\tLink layer: Ethernet\n"
+    for n in "01"
+)
+INSPECT = '        "HostConfig": {{\n            "IpcMode": "{}",\n            "ShmSize": 67108864'
+LISTING = """$ ip a
+1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 state UNKNOWN
+    inet 127.0.0.1/8 scope host lo
+2: e1: <UP,LOWER_UP> mtu 1500 state UP
+    inet 10.0.1.8/16 brd 10.0.255.255 scope global e1
+3: e2: <UP,LOWER_UP> mtu 1500 state UP
+    inet 10.0.2.8/{} brd 10.0.255.255 scope global e2
+"""
+QUERIED = """Errors for "gn7 mlx5_3"
+   GUID 0x946dae0300d0a1c2 port 1: [LinkDownedCounter == {0} ({0}.000)] [PortXmitWait == 98 (98)]
+"""
+FABRIC = "GPU 00000008:01:00.0\n    Product Name : NVIDIA GB200\n    Fabric\n        State : {}\n"
+POSTED += [
+    (INSPECT.format("private"), "shm-small"),
+    ('"Env": [\n  "PATH=/bin",\n  "NCCL_P2P_DISABLE=1"\n],\n"IpcMode": "host",',
+     "override-environment"),
+    (LISTING.format(16), "interfaces-one-subnet"),
+    (QUERIED.format(25), "port-errors-since-boot"),
+    (f"{CARDS}With NCCL_P2P_DISABLE=1 it works, otherwise it hangs.", "workaround-named"),
+    (f"a:~$ ibstat\n{PORTS}a:~$ export NCCL_IB_HCA=m0", "device-list-partial"),
+    ("[    1.311070] iommu: Default domain type: Translated\n"
+     "[    1.832114] AMD-Vi: AMD IOMMUv2 loaded and initialized", "iommu-translates"),
+    (FABRIC.format("In Progress"), "fabric-unhealthy"),
+]  # fmt: skip
 DEVICES = "# Using devices\n#   Rank  0 Pid  7 on  a device  0 [0x03] A100\n"
 POSTED += [
     ("it shows: `INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'`", "gdr-disabled"),
@@ -156,38 +160,38 @@ POSTED += [
     (P2P_BANDWIDTH[P2P_BANDWIDTH.index("Bidirectional") :], "copies-measured"),
 ]
 HARMLESS = [
+    (INSPECT.format("host"), "shm-small"),
+    (LISTING.format(24), "interfaces-one-subnet"),
+    (LISTING.format(16).replace(": e2", ": docker0"), "interfaces-one-subnet"),
+    (LISTING.format(16).replace("1: lo", "1: eth9"), "interfaces-one-subnet"),
+    (QUERIED.format(1), "port-errors-since-boot"),
+    (f"{CARDS}Does it work with NCCL_P2P_DISABLE=1, or else why not?", "workaround-named"),
+    (f"a:~$ ibstat\n{PORTS}We did not set NCCL_IB_HCA=m0.", "device-list-partial"),
+    (QUERIED.format(99).replace("port 1:", "port ALL:"), "port-errors-since-boot"),
+    (FABRIC.format("Completed"), "fabric-unhealthy"),
     (f"{DEVICES}#   Rank  1 Pid  8 on  a device  1", "test-without-rows"),
-    (
-        "$ nvidia-smi --query-gpu=index,gpu_recovery_action --format=csv\n"
-        "index, gpu_recovery_action\n0, None",
-        "gpu-recovery-action",
-    ),
+    ("$ nvidia-smi --query-gpu=index,gpu_recovery_action --format=csv\n"
+     "index, gpu_recovery_action\n0, None", "gpu-recovery-action"),
     ("shm      1.0G  883M  142M  87% /dev/shm", "shm-small"),
     (f"$ ulimit -a\n{LOCKED}", "memlock"),
     ("[    1.100000] iommu: Default domain type: Translated", "iommu-translates"),
     (f"CA 'mlx5_0'\n\tPort 1:\n\t\tState: Active\n\t\tRate: 100\n{PERFTEST}", "rdma-measured"),
     (ETHTOOL.format("1000Mb/s", "yes"), "nic-link"),
     (SAMPLE.replace("6102.4", "24102.4"), "copies-slow"),
-    (
-        "$ nvidia-smi topo -p2p n\n GPU0 GPU1\n GPU0 X NS\n GPU1 NS X\n\nLegend:\n  X = Self\n"
-        "$ nvidia-smi topo -p2p r\n GPU0 GPU1\n GPU0 X OK\n GPU1 OK X",
-        "p2p-not-ok",
-    ),
+    ("$ nvidia-smi topo -p2p n\n GPU0 GPU1\n GPU0 X NS\n GPU1 NS X\n\nLegend:\n  X = Self\n"
+     "$ nvidia-smi topo -p2p r\n GPU0 GPU1\n GPU0 X OK\n GPU1 OK X", "p2p-not-ok"),
     ('DCGM_FI_DEV_XID_ERRORS{gpu="3",Hostname="n7"} 0', "health-check-failed"),
     ('DCGM_FI_DEV_XID_ERRORS{gpu="3",Hostname="n7"} 31', "health-check-failed"),
     ("4: e1: <UP> mtu 9000 state UP\n4: e1: <UP> mtu 9000 state UP", "mtu-two-in-a-text"),
     (SAMPLE.replace("PINNED", "PAGEABLE"), "copies-slow"),
     (POWER.replace("150.00", "300.00"), "gpu-power-limited"),
-    (
-        "Node #0 - 10.0.0.1 - READY - Version: 570.1\n$ ls -l /dev/nvidia-caps-imex-channels\n"
-        "crw-rw-rw- 1 root root 234, 0 May 12 19:06 channel0",
-        "imex-channel",
-    ),
+    ("Node #0 - 10.0.0.1 - READY - Version: 570.1\n$ ls -l /dev/nvidia-caps-imex-channels\n"
+     "crw-rw-rw- 1 root root 234, 0 May 12 19:06 channel0", "imex-channel"),
     ("4: docker0: <NO-CARRIER,BROADCAST,UP> mtu 1500 qdisc x state DOWN", "nic-link"),
     (f"$ mlxlink -d mlx5_1\n{MLXLINK.replace('Polling', 'Active')}", "port-down"),
     ("$ cat /sys/kernel/iommu_groups/*/type | sort | uniq -c\n  95 identity", "iommu-translates"),
     ("$ cat /sys/kernel/iommu_groups/*/type | uniq -c\n  9 identity\n  3 DMA", "iommu-translates"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "rule"), POSTED)

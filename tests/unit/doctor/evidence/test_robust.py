@@ -29,7 +29,7 @@ from nccltune.doctor.evidence.parsers.kernel import (
     parse_status,
 )
 from nccltune.doctor.evidence.parsers.kernel_log import parse_kernel_log
-from nccltune.doctor.evidence.parsers.limits import parse_limits
+from nccltune.doctor.evidence.parsers.limits import parse_inspect, parse_limits
 from nccltune.doctor.evidence.parsers.listed import parse_listed
 from nccltune.doctor.evidence.parsers.lspci import parse_lspci
 from nccltune.doctor.evidence.parsers.nccl_lines import parse_nccl_lines
@@ -67,6 +67,7 @@ PARSERS: tuple[Callable[[str], Any], ...] = (
     parse_huge_pages,
     parse_imex,
     parse_kernel_log,
+    parse_inspect,
     parse_limits,
     parse_listed,
     parse_lspci,

@@ -33,21 +33,15 @@ SLICES = "GPU 0: NVIDIA A100 (UUID: GPU-a)\n  MIG 3g.40gb     Device  0: (UUID: 
 @pytest.mark.parametrize(
     ("text", "rule", "evidence"),
     [
-        (
-            f"{CSV}pcie.link.width.max\n0, 5, 5, 8, 16\n",
-            "gpu-link-degraded",
-            "GPU 0: x8 generation 5 of x16 generation 5",
-        ),
-        (
-            "index, clocks.sm, clocks_throttle_reasons.active\n1, 800 MHz, 0x0000000000000040\n",
-            "gpu-slowed",
-            "GPU 1: hw_thermal_slowdown (temperature unknown, 800 MHz)",
-        ),
+        (f"{CSV}pcie.link.width.max\n0, 5, 5, 8, 16\n", "gpu-link-degraded",
+         "GPU 0: x8 generation 5 of x16 generation 5"),
+        ("index, clocks.sm, clocks_throttle_reasons.active\n1, 800 MHz, 0x0000000000000040\n",
+         "gpu-slowed", "GPU 1: hw_thermal_slowdown (temperature unknown, 800 MHz)"),
         (PORTS, "no-subnet-manager", "mlx5_1 port 1: INIT, LinkUp"),
         (PORTS, "port-down", "mlx5_0 port 1: ACTIVE, LinkUp, 100 Gb/s"),
         (SLICES, "gpu-mig", "GPU 0: MIG is on"),
     ],
-)
+)  # fmt: skip
 def test_evidence_says_what_was_read(text: str, rule: str, evidence: str, tmp_path: Path) -> None:
     put(tmp_path, "n1/paste.txt", text)
     (facts,) = folder_facts(tmp_path)

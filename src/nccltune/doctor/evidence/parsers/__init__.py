@@ -13,7 +13,7 @@ interfaces.py     `ip addr`, `ip link`
 job_settings.py   settings in job files and in commands of posts
 kernel.py         modules, cpuinfo or lscpu, process status, free memory
 kernel_log.py     `dmesg`, `journalctl -k`
-limits.py         limits of a process
+limits.py         limits of a process, `docker inspect`
 listed.py         lines in the format of `grep -n`
 lspci.py          `lspci -vvv`
 nccl_init.py      the start of communicators in NCCL's log
@@ -21,13 +21,13 @@ nccl_lines.py     the parts of NCCL's log that facts need (`formats.nccl_log` pa
 nccl_warnings.py  causes of NCCL's warnings
 nvlink.py         `nvidia-smi nvlink -s`
 p2p_matrix.py     `nvidia-smi topo -p2p`
-pasted.py         lines of ACS and links without devices
+pasted.py         lines of ACS and links without the rest
 pci_config.py     PCI configuration space
 perftest.py       `ib_write_bw` and similar tests
 pings.py          pings between NICs
 prose.py          what a person writes beside a log: hangs, containers, settings that help
 ras.py            ranks and processes that NCCL's RAS reports
-rdma_counters.py  `rdma statistic`, `perfquery`
+rdma_counters.py  `rdma statistic`, `perfquery`, `ibqueryerrors`
 rdma_ports.py     `ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link`, `ibdev2netdev`
 result_rows.py    wrong elements and lone ranks in results of nccl-tests
 services.py       states of services

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parse the interfaces that `ip addr` (also -d or -br), `ip link` or `ifconfig` prints."""
 
+import contextlib
+import ipaddress
 import re
 
 from nccltune.doctor.evidence.parsers.text import lines_of
@@ -13,6 +15,10 @@ _BRIEF = re.compile(
     r"^(?P<name>[\w.-]{1,32})(?:@[\w.-]+)?\s+(?P<state>UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT)\b"
 )
 _MTU = re.compile(r"\b(?:mtu |MTU:)(\d{1,9})\b")
+_INET = re.compile(
+    r"\s(?:addr:)?(?P<ip>(?:\d{1,3}\.){3}\d{1,3})"
+    r"(?:/(?P<bits>\d{1,2})|\s.{0,60}?(?:netmask |Mask:)(?P<mask>[\d.]+))"
+)
 _STATE = re.compile(r"\bstate ([A-Z]{2,20})\b")
 
 
@@ -26,8 +32,7 @@ def parse_interfaces(text: str) -> list[NodeNic]:
     for _, line in lines_of(text):
         if (brief := _BRIEF.match(line)) is not None:
             name, state = brief["name"], brief["state"].lower()
-            found[name] = NodeNic(name=name, state=state)
-            continue
+            nic = found[name] = NodeNic(name=name, state=state)
         match = _FLAGS.match(line) or _IFCONFIG.match(line)
         if match is not None:
             before = found.get(match["name"])
@@ -39,4 +44,8 @@ def parse_interfaces(text: str) -> list[NodeNic]:
                 nic.state = "no-carrier"
         if nic is not None and nic.mtu is None and (mtu := _MTU.search(line)):
             nic.mtu = int(mtu[1])
+        if nic is not None and (inet := _INET.search(line)) is not None:
+            with contextlib.suppress(ValueError):
+                address = ipaddress.ip_interface(f"{inet['ip']}/{inet['bits'] or inet['mask']}")
+                nic.networks = [*(nic.networks or []), str(address.network)]
     return list(found.values())

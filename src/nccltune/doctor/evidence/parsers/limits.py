@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse limits of a process: `/proc/PID/limits`, or `ulimit -a` of bash and dash."""
+"""Parse limits of a process: `/proc/PID/limits`, `ulimit -a` of bash and dash; `docker inspect`."""
 
 import re
 from typing import NamedTuple
@@ -51,3 +51,29 @@ def parse_limits(text: str) -> dict[str, Limit]:
             value //= 1024
         found[name] = Limit(value, number)
     return found
+
+
+_SHM = re.compile(r'"ShmSize": *(\d{1,15})\b')
+_OWN_IPC = re.compile(r'"IpcMode": *"(?:private|shareable)?"')
+_MEMLOCK = re.compile(r'"Name": *"memlock"[^{}]{0,80}?"Soft": *(-?\d{1,15})\b')
+_VARIABLE = re.compile(r'"(?P<name>[A-Z]\w{1,63})=(?P<value>[^"\n]{0,400})"')
+
+
+class Container(NamedTuple):
+    """Bytes of a container's own /dev/shm and limit of locked memory in KiB (-1: none), None where
+    not shown; environment variables."""
+
+    shm_bytes: int | None
+    memlock_kib: int | None
+    environment: tuple[tuple[str, str], ...]
+
+
+def parse_inspect(text: str) -> Container:
+    """Parse the text. With `--ipc=host` docker shows a ShmSize, too, that is not in force."""
+    shm, memlock = _SHM.search(text), _MEMLOCK.search(text)
+    limit = int(memlock[1]) if memlock else None
+    return Container(
+        int(shm[1]) if shm and _OWN_IPC.search(text) else None,
+        limit // 1024 if limit is not None and limit > 0 else limit,
+        tuple((one["name"], one["value"]) for one in _VARIABLE.finditer(text)),
+    )

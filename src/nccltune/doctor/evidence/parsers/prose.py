@@ -91,7 +91,8 @@ _WORKS = re.compile(
     re.IGNORECASE,
 )
 _NOT_WORKS = re.compile(
-    r"\?|\b(?:not|never|cannot|still|neither|nor|unless|would|will|should|could|might|may"
+    r"\?|^\W*(?:does|did|do) (?:it|this|that|the|your|you|any\w*)\b"
+    r"|\b(?:not|never|cannot|still|neither|nor|unless|would|will|should|could|might|may"
     r"|can(?! be (?:bypassed|avoided))|please|whether|hope|expect\w*|suppose\w*"
     r"|no (?:effect|luck|difference|change|success)|except)\b"
     r"|n['’]t\b|\b(?:see|check|test|know|try(?:ing)?|wonder\w*) if\b|\bhow\b.{0,40}\bworks?\b"
@@ -118,7 +119,9 @@ _COMMAND = re.compile(
     r"|^\s*\S{0,80}(?:Error|Exception):"
 )
 # Clauses: "it works with A but is slow", "I set A, but it still hangs".
-_CLAUSE = re.compile(r"[;!\n]|\.(?=\s|$)|,? (?:but|however|though|although)\b|(?<=\?)")
+_CLAUSE = re.compile(
+    r"[;!\n]|\.(?=\s|$)|,? (?:but|however|though|although|otherwise|or else)\b|(?<=\?)"
+)
 
 
 def workarounds(text: str) -> list[LogWorkaround]:

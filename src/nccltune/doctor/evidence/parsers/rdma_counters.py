@@ -13,6 +13,9 @@ _PORT = re.compile(
     r"^# Port (?:extended )?counters: (?:Lid (?P<lid>\d{1,6}) )?.*?port (?P<port>\d{1,3})"
 )
 _PERF = re.compile(r"^(?P<label>[A-Za-z0-9]{2,40}):\.*(?P<value>\d{1,20})\s*$")
+# ibqueryerrors
+_QUERIED = re.compile(r'^Errors for (?:0x[0-9a-f]+ )?"(?P<name>[^"]{1,80})"', re.M)
+_QUERIED_PORT = re.compile(r"^\s+GUID 0x[0-9a-f]+ port (?P<port>\d{1,3}):(?P<rest>.*)")
 _HEAD = re.compile(r"^== (?P<name>[\w.-]{1,64})(?:[/ ](?P<port>\d{1,3}))?\s*$")
 # perfquery's names, and the names in /sys/class/infiniband/*/ports/*/counters.
 _NAMES = {
@@ -66,7 +69,7 @@ def wanted_counter(name: str) -> bool:
 
 
 def parse_rdma_counters(text: str) -> RdmaCounters:
-    """Parse an output of `rdma statistic` or `perfquery`.
+    """Parse an output of `rdma statistic`, `perfquery` or `ibqueryerrors`.
 
     perfquery prints the LID of the port, not the device. A line `== DEVICE PORT` before the output
     names the device.
@@ -74,6 +77,8 @@ def parse_rdma_counters(text: str) -> RdmaCounters:
     found: list[dict[tuple[str, int, str], int]] = []
     port, unread = 1, 0
     hca, is_named = "", False
+    if _QUERIED.search(text) is not None:
+        return _parse_queried(text)
     for _, line in lines_of(text):
         if (match := _HEAD.match(line)) is not None:
             hca, port, is_named = match["name"], int(match["port"] or 1), True
@@ -95,6 +100,19 @@ def parse_rdma_counters(text: str) -> RdmaCounters:
         elif not line.startswith(("#", " ")):
             unread += 1
     return RdmaCounters(found, unread)
+
+
+def _parse_queried(text: str) -> RdmaCounters:
+    found: list[dict[tuple[str, int, str], int]] = []
+    hca = ""
+    for _, line in lines_of(text):
+        if (match := _QUERIED.match(line)) is not None:
+            hca = match["name"]
+        elif hca and (match := _QUERIED_PORT.match(line)) is not None:
+            for name, value in re.findall(r"\[(\w{1,40}) == (\d{1,20})", match["rest"]):
+                if name in _NAMES:
+                    add_reading(found, (hca, int(match["port"]), _NAMES[name]), int(value))
+    return RdmaCounters(found, 0)
 
 
 def parse_counter_files(text: str) -> RdmaCounters:
