@@ -115,6 +115,12 @@ def beyond_assumed(number: int) -> LaunchFinding:
     return note("too-many-gpus", said)
 
 
+def beyond_nodes(kind: str, text: str, nodes: int, what: str = "node") -> LaunchFinding:
+    """Return the finding on a rank, the option `text`, that none of `nodes` nodes has."""
+    said = f"{text}: of {nodes} {what}s the ranks are 0 to {nodes - 1}"
+    return error(kind, said, f"number the {what}s from 0")
+
+
 _LOGIN = re.compile(r"(?:\w+://)?(?:[^@/\s]*@)?([^@/\s:]+(?::\d+)?)/?")
 
 
@@ -161,12 +167,12 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     given = whole_number(rank.value) if rank is not None else None
     if given and number_of_nodes and given >= number_of_nodes and least in ("", number):
         one = "with --nnodes=1 the only node has rank 0, and this one waits for it"
-        ranks = f"of {number} nodes the ranks are 0 to {number_of_nodes - 1}"
-        yield error(
-            "torchrun-node-rank",
-            f"--node-rank={given}: {ranks if number_of_nodes > 1 else one}",
-            "number the nodes from 0" if number_of_nodes > 1 else "write --node-rank=0",
-            (Replace(rank, ("--node-rank=0",)),) if rank and number_of_nodes == 1 else (),
+        right, said = "--node-rank=0", f"--node-rank={given}"
+        edits: tuple[Edit, ...] = (Replace(rank, (right,)),) if rank else ()
+        yield (
+            beyond_nodes("torchrun-node-rank", said, number_of_nodes)
+            if number_of_nodes > 1
+            else error("torchrun-node-rank", f"{said}: {one}", f"write {right}", edits)
         )
         return
     if not several:
@@ -212,7 +218,7 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     if is_static and command.last("node_rank") is None:
         if _is_set(view, "PET_NODE_RANK"):
             return
-        edits: tuple[Edit, ...] = ()
+        edits = ()
         if endpoint is not None:
             words = ("--rdzv-backend=c10d",)
             edits = (Replace(backend, words) if backend is not None else AppendOption(words),)
