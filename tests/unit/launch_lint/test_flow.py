@@ -5,20 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.flow import nodes_of
 from nccltune.launch_lint.source import from_text
 from nccltune.launch_lint.words import split
 from nccltune.model.errors import InputError
 from nccltune.model.names import listed
+from tests.unit.launch_lint.judged import checked
 
 TEST = "all_reduce_perf -b 8 -e 8G -f 2 -g 1"
 SRUN = f"srun -N $n --ntasks-per-node=8 {TEST}"
-
-
-def checked(text: str) -> list[LaunchCheck]:
-    return check_all(from_text(text, LaunchContext()))
 
 
 def processes(text: str) -> list[int | None]:

@@ -4,10 +4,9 @@
 import pytest
 
 from nccltune.app.lint import LintRequest, lint
-from nccltune.launch_lint.check import LaunchCheck, check
+from nccltune.launch_lint.check import LaunchCheck
 from nccltune.launch_lint.command import LaunchContext
-from nccltune.launch_lint.source import from_text
-from nccltune.model.finding import Severity
+from tests.unit.launch_lint.judged import bad, only
 
 TWO = LaunchContext(nodes=2)
 SIZES = "-b 1G -e 8G -f 2 -n 100"
@@ -25,14 +24,7 @@ ON_HOSTS = f"mpirun --host a:8,b:8 -N 8 -n 16 all_reduce_perf {SIZES} -g 1"
 
 
 def verdict(text: str, site: LaunchContext = TWO) -> LaunchCheck:
-    (found,) = from_text(text, site)
-    return check(found.line, found.site)
-
-
-def ids(judged: LaunchCheck) -> set[str]:
-    return {
-        held.finding.id for held in judged.findings if held.finding.severity is not Severity.NOTE
-    }
+    return only(text, site)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +48,7 @@ def test_the_right_ones_have_no_findings(
     text: str, site: LaunchContext, processes: int, ranks: int
 ) -> None:
     judged = verdict(text, site)
-    assert ids(judged) == set()
+    assert bad(judged) == set()
     assert not judged.is_wrong
     assert judged.fixed is None
     for prediction, _ in judged.predictions:
@@ -70,7 +62,7 @@ def test_the_guides_third_command_starts_two_processes_on_one_node() -> None:
     ((prediction, _),) = judged.predictions
     assert prediction.placement is not None
     assert [node.processes for node in prediction.placement.nodes] == [2]
-    assert ids(judged) == {"total-below-per-node", "end-not-reached"}
+    assert bad(judged) == {"total-below-per-node", "end-not-reached"}
     assert judged.fixed == PER_GPU
 
 
@@ -102,7 +94,7 @@ def test_a_command_longer_than_a_file_name(
         text = text.replace(" -x", " \\\n    -x").replace(" ./", " \\\n    ./")
     (launch,) = lint(LintRequest([text], nodes=1 if ranks == 8 else 2)).launches
     (judged,) = launch.commands
-    assert ids(judged) == expected
+    assert bad(judged) == expected
     ((prediction, _),) = judged.predictions
     assert prediction.placement is not None
     assert prediction.placement.ranks == ranks
@@ -182,17 +174,17 @@ def test_one_mistake_is_found_and_fixed(
     judged = verdict(wrong, site)
     if expected is None:
         return
-    assert expected in ids(judged)
+    assert expected in bad(judged)
     if judged.fixed is None:
         assert expected in ("size-unreadable", "one-rank")
         return
     again = verdict(judged.fixed, site)
-    assert ids(again) == set(), judged.fixed
+    assert bad(again) == set(), judged.fixed
 
 
 def test_each_variant_has_one_mistake_only() -> None:
     more = {
-        (old, new): ids(verdict(right.replace(old, new, 1)))
+        (old, new): bad(verdict(right.replace(old, new, 1)))
         for right, old, new, _ in SWAPS
         if right in (PER_GPU, NO_NVLS)
     }
@@ -203,7 +195,7 @@ def test_each_variant_has_one_mistake_only() -> None:
 
 def test_a_value_that_would_be_the_program() -> None:
     judged = verdict(PER_GPU.replace("-N 8 -n 16", "-N 8 -n 16 -x NCCL_DEBUG_SUBSYS INIT"))
-    assert ids(judged) == {"value-as-program"}
+    assert bad(judged) == {"value-as-program"}
     assert judged.fixed is not None
     assert "-x NCCL_DEBUG_SUBSYS=INIT all_reduce_perf" in judged.fixed
 
@@ -212,7 +204,7 @@ def test_memory_of_a_gpu() -> None:
     judged = verdict(
         PER_GPU.replace("-e 8G", "-e 32G"), LaunchContext(nodes=2, gpu_memory=80 << 30)
     )
-    assert ids(judged) == {"beyond-memory"}
+    assert bad(judged) == {"beyond-memory"}
     assert judged.fixed == PER_GPU.replace("-e 8G", "-e 16G")
 
 

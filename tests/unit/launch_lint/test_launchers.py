@@ -5,29 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.source import from_text
-from nccltune.launch_lint.starts import starts
 from nccltune.model.errors import InputError
-from nccltune.model.finding import Severity
+from tests.unit.launch_lint.judged import bad, checked, said
 
 TEST = "all_reduce_perf -b 8 -e 8G -f 2 -g 1"
 TWO = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n"
 OF_RANK = "torchrun --nnodes=2 --nproc-per-node=8 --master-addr=$A --node-rank "
 TWO_NODES = 'srun bash -c "$L t.py'
-
-
-def checked(text: str) -> list[LaunchCheck]:
-    return check_all(from_text(text, LaunchContext()))
-
-
-def said(one: LaunchCheck) -> str:
-    return starts(one.predictions[0][0], one.gpus)
-
-
-def bad(one: LaunchCheck) -> set[str]:
-    return {h.finding.id for h in one.findings if h.finding.severity is not Severity.NOTE}
 
 
 @pytest.mark.parametrize(

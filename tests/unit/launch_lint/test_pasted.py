@@ -3,30 +3,17 @@
 
 import pytest
 
-from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.pasted import unnumbered
 from nccltune.launch_lint.source import from_lines, from_text
-from nccltune.launch_lint.starts import starts
 from nccltune.model.errors import InputError
+from tests.unit.launch_lint.judged import checked, ids, said
 
 TEST = "./all_reduce_perf -b 8 -e 1G -f 2 -g 1"
 ROW = (
     "\n#  size count type redop root time algbw busbw #wrong\n"
     "  8388608  2097152  float  sum  -1  201.5  41.63  82.60  0  200.1  41.9  83.2  0\n"
 )
-
-
-def checked(text: str, site: LaunchContext | None = None) -> list[LaunchCheck]:
-    return check_all(from_text(text, site or LaunchContext()))
-
-
-def said(one: LaunchCheck) -> str:
-    return starts(one.predictions[0][0], one.gpus)
-
-
-def ids(one: LaunchCheck) -> set[str]:
-    return {held.finding.id for held in one.findings}
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,9 @@ from nccltune.launch_lint.options import OPENMPI_4
 from nccltune.launch_lint.source import from_text
 from nccltune.launch_lint.starts import starts
 from nccltune.model.finding import Severity
+from tests.unit.launch_lint.judged import only
 
 TEST = "all_reduce_perf -b 8 -e 1G -f 2 -g 1"
-
-
-def only(text: str, site: LaunchContext | None = None) -> LaunchCheck:
-    (one,) = check_all(from_text(text, site or LaunchContext()))
-    return one
 
 
 def severity(one: LaunchCheck, kind: str) -> Severity | None:

@@ -7,24 +7,12 @@ import pytest
 
 from nccltune.app.lint import LintKind, recognise
 from nccltune.cli import run
-from nccltune.launch_lint.check import LaunchCheck, check
+from nccltune.launch_lint.check import check
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.source import from_text
+from tests.unit.launch_lint.judged import checked, ids, processes
 
 TEST = "all_reduce_perf -b 8 -e 8G -f 2 -g 1"
-
-
-def checked(text: str) -> list[LaunchCheck]:
-    return [check(one.line, one.site) for one in from_text(text, LaunchContext())]
-
-
-def ids(one: LaunchCheck) -> set[str]:
-    return {held.finding.id for held in one.findings}
-
-
-def processes(one: LaunchCheck) -> int | None:
-    start = one.predictions[0][0]
-    return start.placement.processes if start.placement else start.processes
 
 
 @pytest.mark.parametrize("blanks", [" ", " \t", "  \r"])

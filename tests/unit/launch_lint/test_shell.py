@@ -7,25 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccltune.launch_lint.check import LaunchCheck, check
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.shell import ShellScope, ShellValue, expanded
-from nccltune.launch_lint.source import from_text
 from nccltune.launch_lint.words import rewritten, split
 from nccltune.model.errors import InputError
 from tests.unit.launch_lint import test_commands, test_guide
+from tests.unit.launch_lint.judged import checked, processes
 
 SIZES = "-b 1G -e 8G -f 2 -g 1"
 HEAD = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\n"
-
-
-def checked(text: str, site: LaunchContext | None = None) -> list[LaunchCheck]:
-    return [check(found.line, found.site) for found in from_text(text, site or LaunchContext())]
-
-
-def processes(judged: LaunchCheck) -> int | None:
-    start = judged.predictions[0][0]
-    return start.placement.processes if start.placement else start.processes
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,12 @@
 
 import pytest
 
-from nccltune.launch_lint.check import LaunchCheck, check
-from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.options import SLURM, TABLES
-from nccltune.launch_lint.source import from_text
 from nccltune.model.finding import Severity
+from tests.unit.launch_lint.judged import only
 
 REST = "all_reduce_perf -b 1G -e 8G -f 2 -g 1"
 SRUN = "srun -N 2 --ntasks-per-node=8 --gpus-per-node=8"
-
-
-def checked(text: str) -> LaunchCheck:
-    (found,) = from_text(text, LaunchContext())
-    return check(found.line, found.site)
 
 
 @pytest.mark.parametrize(
@@ -44,14 +37,14 @@ def checked(text: str) -> LaunchCheck:
     ],
 )
 def test_options_of_slurm_and_pyxis_have_no_finding(option: str) -> None:
-    judged = checked(f"{SRUN} {option} {REST}")
+    judged = only(f"{SRUN} {option} {REST}")
     assert judged.findings == ()
     ((prediction, _),) = judged.predictions
     assert prediction.placement is not None
     assert prediction.placement.processes == 16
     name = option.split()[0].partition("=")[0]
     if name.startswith("--"):
-        assert checked(f"#SBATCH {option}\n{SRUN} {REST}").findings == ()
+        assert only(f"#SBATCH {option}\n{SRUN} {REST}").findings == ()
 
 
 @pytest.mark.parametrize(
@@ -69,7 +62,7 @@ def test_an_unknown_long_option_is_a_note_without_a_fix(
     option: str, near: str | None, where: str
 ) -> None:
     text = f"{SRUN} {option} {REST}" if where == "srun" else f"#SBATCH {option}\n{SRUN} {REST}"
-    judged = checked(text)
+    judged = only(text)
     (held,) = judged.findings
     assert held.finding.severity is Severity.NOTE
     assert held.finding.id == "option-unlisted"
@@ -84,7 +77,7 @@ def test_an_unknown_long_option_is_a_note_without_a_fix(
     "option", ["-ppn 8", "--map-by ppr:8:node", "-Y", "--allow-run-as-root", "-genv A b"]
 )
 def test_an_option_of_another_launcher_is_an_error(option: str) -> None:
-    judged = checked(f"{SRUN} {option} {REST}")
+    judged = only(f"{SRUN} {option} {REST}")
     assert "option-unknown" in {held.finding.id for held in judged.findings}
 
 
@@ -106,18 +99,18 @@ def test_every_name_is_written_once_and_with_its_words() -> None:
     ],
 )
 def test_a_process_that_sees_its_own_gpu_only_is_noted(command: str, gpus: int) -> None:
-    judged = checked(f"{command} {REST}")
+    judged = only(f"{command} {REST}")
     (held,) = [one for one in judged.findings if one.finding.id == "task-gpus-bound"]
     assert held.finding.severity is Severity.NOTE
     assert f"--gpus-per-node={gpus} --gpu-bind=none" in held.finding.fix
-    assert not checked(f"{command} --gpu-bind=none {REST}").findings
+    assert not only(f"{command} --gpu-bind=none {REST}").findings
 
 
 @pytest.mark.parametrize("where", ["srun", "sbatch"])
 def test_an_image_has_its_own_paths(where: str) -> None:
     image = "--container-image=a#b"
     head, own = ("", image) if where == "srun" else (f"#SBATCH {image}\n", "")
-    judged = checked(f"{head}{SRUN} --export=NCCL_DEBUG=INFO {own} {REST}")
+    judged = only(f"{head}{SRUN} --export=NCCL_DEBUG=INFO {own} {REST}")
     (held,) = [one for one in judged.findings if one.finding.id == "export-drops"]
     assert held.finding.severity is Severity.NOTE
     assert "PATH" not in held.finding.message
@@ -126,7 +119,7 @@ def test_an_image_has_its_own_paths(where: str) -> None:
 
 @pytest.mark.parametrize("value", ["^=mlx5_0,^=mlx5_1", "mlx5_0,mlx5_1", "=mlx5_0,=mlx5_1"])
 def test_a_comma_ends_a_value_of_export(value: str) -> None:
-    judged = checked(f"{SRUN} --export=ALL,NCCL_IB_HCA={value} {REST}")
+    judged = only(f"{SRUN} --export=ALL,NCCL_IB_HCA={value} {REST}")
     assert "export-comma" in {held.finding.id for held in judged.findings}
     if judged.fixed is not None:
-        assert not checked(judged.fixed).is_wrong
+        assert not only(judged.fixed).is_wrong
