@@ -25,9 +25,7 @@ from nccltune.launch_lint.around import read_around
 from nccltune.launch_lint.check import LaunchCheck, check_all, placement_of_one
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.directives import never_started, unread_directives
-from nccltune.launch_lint.dockerfile import judge_dockerfile
 from nccltune.launch_lint.finding import LaunchFinding, note
-from nccltune.launch_lint.makefile import lost_exports
 from nccltune.launch_lint.options import (
     AZUREML,
     HYDRA,
@@ -41,13 +39,9 @@ from nccltune.launch_lint.options import (
 from nccltune.launch_lint.pasted import unnumbered
 from nccltune.launch_lint.peers import judge_cluster, judge_peers, judge_ray, nics_by_rank
 from nccltune.launch_lint.read import NothingToCheckError, starts_something
+from nccltune.launch_lint.recipes import judge_dockerfile, lost_exports
 from nccltune.launch_lint.source import FoundCommand
-from nccltune.launch_lint.stated import (
-    checked_alone,
-    judge_boxes,
-    judge_stated,
-    stated_settings,
-)
+from nccltune.launch_lint.stated import checked_alone, judge_boxes, judge_stated, stated_settings
 from nccltune.launch_lint.tasks import task_of
 from nccltune.launch_lint.training import configurations_in
 from nccltune.launch_lint.typography import cut_exports
@@ -58,13 +52,7 @@ from nccltune.model.sizes import parse_bytes
 from nccltune.study import names
 from nccltune.topology.files.load import read_file
 from nccltune.topology.lint.check import LintResult, lint_files
-from nccltune.tune.lint import (
-    LintIssue,
-    NumberedRule,
-    file_issue,
-    foreign_separator,
-    lint_rules,
-)
+from nccltune.tune.lint import LintIssue, NumberedRule, file_issue, foreign_separator, lint_rules
 
 _ROW = re.compile(r"\s*\"?[\w-]+\"?\s*,\s*\"?\d[^,]*(?:,[^,]*){3,}")
 """Matches a row of a tuner configuration: a word, a number and at least three more cells."""
@@ -391,10 +379,7 @@ def _lint_launch(
     findings += [*judge_peers(checks), *judge_cluster(rest), *judge_ray(rest)]
     if is_output:
         findings += output.judge_output(rest)
-    elif given := [
-        *compose.settings_of(services, site),
-        *(stated := stated_settings(plain)),
-    ]:
+    elif given := [*compose.settings_of(services, site), *(stated := stated_settings(plain))]:
         known = {
             (one.finding.id, one.finding.message) for check in checks for one in check.findings
         }

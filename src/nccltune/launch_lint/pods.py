@@ -391,7 +391,8 @@ def _host_network(document: dict[str, Any], pod: PodSpec) -> Iterator[LaunchFind
     if pod.spec.get("hostNetwork") is not True or document.get("kind") == "Pod":
         return
     own = "hostname" in pod.spec or re.search(r"'name': '(?i:hostname)'", str(pod.spec))
-    if not own and (ordinal := _ORDINAL.search(" ".join(pod.words))) is not None:
+    words = " ".join(pod.words)
+    if not own and re.search("rank", words, re.I) and (ordinal := _ORDINAL.search(words)):
         yield error(
             "inner-rank",
             f"{pod.role}: with hostNetwork {ordinal[0]} is of the node's name, not of the pod's",
@@ -412,8 +413,8 @@ def _host_network(document: dict[str, Any], pod: PodSpec) -> Iterator[LaunchFind
 
 
 _ORDINAL = re.compile(
-    r"\$\{HOSTNAME##\*-\}|(?:\$HOSTNAME\b|\$\{HOSTNAME\}|\bhostname)[^;&|]{0,9}\|\s*(?:awk|sed|cut|grep)"
-    r"[^;&|)]{0,40}"
+    r"\$\{HOSTNAME##\*-\}|(?:\$HOSTNAME\b|\$\{HOSTNAME\}|\bhostname(?: -s)?)\"?\s*\|"
+    r"\s*(?:awk|sed|cut|grep)[^;&|)]{0,40}?(?:-[Fd] ?[\"']?-|\[0-9\]|\\d)[^;&|)]{0,20}"
 )
 """The number at the end of a host's name, which is a pod's rank where it has a name of its own."""
 _BARE = re.compile(r"(?<![$\w])\$\{?([A-Za-z_]\w*)")

@@ -405,9 +405,7 @@ def test_other_forms_of_lists_are_right(text: str) -> None:
     assert not ids & {"host-list", "option-value"}
 
 
-def test_nothing_is_ok_where_the_placement_is_unknown(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_nothing_is_ok_where_the_placement_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["lint", "mpirun -np $NP -H a:8,b:8 all_reduce_perf -b 8 -e 1G -f 2"]) == 0
     shown = capsys.readouterr().out
     assert "ok" not in shown.split()

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The four commands of a platform's guide, and variants with one mistake each."""
+"""The four commands of a guide, variants with one mistake each, and inputs of people."""
+
+from pathlib import Path
 
 import pytest
 
-from nccltune.app.lint import LintRequest, lint
+from nccltune.app.lint import LintedLaunch, LintRequest, lint
+from nccltune.cli import run
 from nccltune.launch_lint.check import LaunchCheck
 from nccltune.launch_lint.command import LaunchContext
 from tests.unit.launch_lint.judged import bad, only
@@ -52,7 +55,6 @@ def test_the_right_ones_have_no_findings(
     assert not judged.is_wrong
     assert judged.fixed is None
     for prediction, _ in judged.predictions:
-        assert prediction.placement is not None
         assert (prediction.placement.processes, prediction.placement.ranks) == (processes, ranks)
 
 
@@ -60,7 +62,6 @@ def test_the_guides_third_command_starts_two_processes_on_one_node() -> None:
     guide = PER_GPU.replace("-n 16", "-n 2").replace("-e 8G", "-e 10G")
     judged = verdict(guide)
     ((prediction, _),) = judged.predictions
-    assert prediction.placement is not None
     assert [node.processes for node in prediction.placement.nodes] == [2]
     assert bad(judged) == {"total-below-per-node", "end-not-reached"}
     assert judged.fixed == PER_GPU
@@ -96,7 +97,6 @@ def test_a_command_longer_than_a_file_name(
     (judged,) = launch.commands
     assert bad(judged) == expected
     ((prediction, _),) = judged.predictions
-    assert prediction.placement is not None
     assert prediction.placement.ranks == ranks
     assert (judged.fixed is not None) == bool(expected)
 
@@ -223,3 +223,72 @@ def test_tasks_without_a_share_of_each_node_are_noted() -> None:
 
     assert notes(SRUN.replace("--ntasks-per-node=8", "-n 16")) >= {"srun-per-node-unsaid"}
     assert "srun-per-node-unsaid" not in notes(SRUN)
+
+
+FIELD = Path(__file__).parents[2] / "data" / "field"
+
+
+def linted(name: str) -> LintedLaunch:
+    (launch,) = lint(LintRequest([str(FIELD / name)])).launches
+    return launch
+
+
+def ranks(launch: LintedLaunch) -> int:
+    (judged,) = launch.commands
+    ((prediction, _),) = judged.predictions
+    assert prediction.placement is not None
+    return prediction.placement.ranks
+
+
+def test_options_of_pyxis_are_right() -> None:
+    launch = linted("log-14-pyxis-options/job.sbatch")
+    assert not launch.is_bad
+    assert launch.commands[0].findings == ()
+    assert ranks(launch) == 16
+
+
+def test_a_fixed_line_does_not_quote_a_substitution() -> None:
+    (judged,) = linted("log-15-fixed-line-quotes-a-substitution/job.sbatch").commands
+    assert [held.finding.id for held in judged.findings] == ["end-not-reached"]
+    assert judged.fixed == (
+        'srun --mpi=pmix --container-image="$IMG" /opt/nccl_tests/build/all_reduce_perf'
+        " -b 1G -e 8G -f 2 -g 1"
+    )
+
+
+def test_nics_are_no_gpus() -> None:
+    launch = linted("log-16-nic-resource-counted-as-gpu/mpijob.yaml")
+    assert not launch.is_bad
+    assert launch.findings == []
+    assert ranks(launch) == 16
+
+
+def test_the_number_of_ranks_from_the_operators_hostfile() -> None:
+    launch = linted("log-24-number-of-ranks-in-the-shell/mpijob.yaml")
+    assert not launch.is_bad
+    assert ranks(launch) == 16
+    (prediction, _) = launch.commands[0].predictions[0]
+    assert prediction.assumed == "/etc/mpi/hostfile has a line for each of 2 workers"
+
+
+def test_signs_within_a_list_of_devices_and_a_slash_before_a_port() -> None:
+    folder = FIELD / "log-18-hca-list-with-two-carets"
+    for name, right in (
+        ("command.txt", "NCCL_IB_HCA='^=mlx5_8,mlx5_14' srun"),
+        ("command2.txt", "-x NCCL_IB_HCA=mlx5_0:1,mlx5_1:1 all_reduce_perf"),
+    ):
+        (launch,) = lint(LintRequest([(folder / name).read_text()])).launches
+        (judged,) = launch.commands
+        assert [held.finding.id for held in judged.findings] == ["hca"]
+        assert judged.fixed is not None
+        assert right in judged.fixed
+
+
+def test_a_tuner_file_of_a_spreadsheet(capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(FIELD / "log-23-excel-tuner-file" / "tuner.conf")
+    (configuration,) = lint(LintRequest([path])).configurations
+    (issue,) = configuration.issues
+    assert "columns are separated by semicolons; commas are needed" in issue.message
+    assert run(["lint", path]) == 1
+    assert run(["explain", path, "--nodes", "2", "--ranks", "16"]) == 2
+    assert "semicolons" in capsys.readouterr().err

@@ -6,7 +6,7 @@ import pytest
 from nccltune.launch_lint.check import LaunchCheck, check
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.words import split
-from tests.unit.launch_lint.judged import checked
+from tests.unit.launch_lint.judged import checked, only
 
 TEST = "all_reduce_perf -b 8 -e 8G -f 2"
 
@@ -128,19 +128,16 @@ def test_faults_of_each_program_are_its_own() -> None:
 
 @pytest.mark.parametrize("text", [f"mpirun -x A=a:b -n 2 {TEST}", f"echo a : b; srun -n 2 {TEST}"])
 def test_other_colons_separate_no_programs(text: str) -> None:
-    (one,) = checked(text)
-    assert one.predictions[0][0].placement is not None
+    assert only(text).predictions[0][0].placement is not None
 
 
 @pytest.mark.parametrize(
     "name", ["SLURM_NNODES", "SLURM_NTASKS", "PBS_NP", "OMPI_COMM_WORLD_SIZE", "FLUX_JOB_NNODES"]
 )
 def test_the_default_of_a_variable_that_a_job_has_is_not_assumed(name: str) -> None:
-    (one,) = checked(f"srun -n ${{{name}:-8}} {TEST}")
-    assert one.predictions[0][0].placement is None
+    assert only(f"srun -n ${{{name}:-8}} {TEST}").predictions[0][0].placement is None
     (one,) = checked(f"#SBATCH -N 4 -n 32\nsrun -n ${{SLURM_NTASKS:-8}} {TEST}")
     placement = one.predictions[0][0].placement
-    assert placement is not None
     assert placement.processes == 32
     assert one.predictions[0][0].assumed is None
 

@@ -7,7 +7,7 @@ from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.pasted import unnumbered
 from nccltune.launch_lint.source import from_lines, from_text
 from nccltune.model.errors import InputError
-from tests.unit.launch_lint.judged import checked, ids, said
+from tests.unit.launch_lint.judged import checked, ids, only, said
 
 TEST = "./all_reduce_perf -b 8 -e 1G -f 2 -g 1"
 ROW = (
@@ -67,8 +67,7 @@ def test_a_word_that_names_no_number_is_an_error() -> None:
 
 @pytest.mark.parametrize("text", [f"{TEST} < in.txt > out.txt", f"{TEST} <in.txt >out.txt"])
 def test_a_redirection_is_no_placeholder(text: str) -> None:
-    (one,) = checked(text)
-    assert "placeholder" not in ids(one)
+    assert "placeholder" not in ids(only(text))
 
 
 @pytest.mark.parametrize(
@@ -153,12 +152,10 @@ def test_a_command_that_prose_repeats_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["nccl_alltoall_perf", "allreduce_test_perf", "alltoall_test_perf", "allreduce_perf,"],
+    "name", ["nccl_alltoall_perf", "allreduce_test_perf", "alltoall_test_perf", "allreduce_perf,"]
 )
 def test_a_program_of_another_project_is_not_misspelt(name: str) -> None:
-    (one,) = checked(f"mpirun -np 8 ./{name} -b 8 -e 1G")
-    assert "binary-unknown" not in ids(one)
+    assert "binary-unknown" not in ids(only(f"mpirun -np 8 ./{name} -b 8 -e 1G"))
 
 
 def test_each_job_of_a_page_has_its_own_directives() -> None:

@@ -125,8 +125,7 @@ def test_a_file_of_programs_needs_no_program() -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    ["-n 256 -npernode 16 -hostfile h", "-np 16 -H a:16", "-N 16 -np 32 -H a:16,b:16"],
+    "options", ["-n 256 -npernode 16 -hostfile h", "-np 16 -H a:16", "-N 16 -np 32 -H a:16,b:16"]
 )
 def test_as_many_gpus_are_taken_for_there_as_the_command_uses(options: str) -> None:
     one = only(f"mpirun {options} {TEST}")
@@ -253,9 +252,7 @@ def test_hosts_whose_names_are_computed_are_hosts_of_their_own() -> None:
         "for i in 0 1; do echo $B-$i slots=4 | tee -a /none/h; done\n"
         f"mpirun --hostfile /none/h {TEST}\n"
     )
-    one = only(text)
-    placement = one.predictions[0][0].placement
-    assert placement is not None
+    placement = only(text).predictions[0][0].placement
     assert [node.processes for node in placement.nodes] == [4, 4]
 
 

@@ -268,7 +268,6 @@ def test_kubernetes_replaces_variables_of_a_command() -> None:
     )
     (found,) = from_manifests(documents_of(text, "job.yaml"), LaunchContext(), "job.yaml")
     ((prediction, _),) = check(found.line, found.site).predictions
-    assert prediction.placement is not None
     assert prediction.placement.processes == 16
 
 
@@ -295,7 +294,6 @@ def test_jobs_in_a_config_map_are_manifests() -> None:
     )
     (found,) = from_manifests(documents_of(text, "m.yaml"), LaunchContext(), "m.yaml")
     placement = check(found.line, found.site).predictions[0][0].placement
-    assert placement is not None
     assert [node.processes for node in placement.nodes] == [8, 8]
 
 
@@ -436,7 +434,6 @@ def test_variables_of_torchrun_stand_for_its_options() -> None:
     line = "PET_NNODES=2 PET_NPROC_PER_NODE=4 torchrun --rdzv-backend=c10d --rdzv-endpoint=a:1 t.py"
     (launch,) = lint(LintRequest([line])).launches
     placement = launch.commands[0].predictions[0][0].placement
-    assert placement is not None
     assert [node.processes for node in placement.nodes] == [4, 4]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scripts, pages and templates as people write them: what they start, and no fix that harms."""
+"""Scripts, pages and templates as people write them, no fix that harms, and NICs by rank."""
 
 import re
 from pathlib import Path
@@ -10,10 +10,11 @@ from nccltune.app.lint import LintRequest, lint
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.directives import unread_directives
 from nccltune.launch_lint.output import judge_output
+from nccltune.launch_lint.peers import nics_by_rank
 from nccltune.launch_lint.source import from_text
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
-from tests.unit.launch_lint.judged import checked, ids, said
+from tests.unit.launch_lint.judged import checked, ids, only, said
 
 TEST = "all_reduce_perf -b 8 -e 8G -f 2 -g 1"
 HEADER = (
@@ -143,16 +144,13 @@ def test_as_many_processes_as_gpus_of_each() -> None:
     (one,) = checked(f"mpirun -np 8 {EIGHT}")
     assert "as-many-as-gpus" in ids(one)
     assert not one.is_wrong
-    (one,) = checked(f"mpirun -np 8 -H a,b,c,d,e,f,g,h --bind-to none {EIGHT}")
-    assert not one.findings
+    assert not only(f"mpirun -np 8 -H a,b,c,d,e,f,g,h --bind-to none {EIGHT}").findings
 
 
 def test_a_network_inside_one_node_is_no_left_over() -> None:
     off = "-x NCCL_P2P_DISABLE=1 -x NCCL_SHM_DISABLE=1"
-    (one,) = checked(f"mpirun -np 8 -H a:8 -x NCCL_NET=Socket {off} {TEST}")
-    assert ids(one) == {"network-only"}
-    (one,) = checked(f"mpirun -np 8 -H a:8 -x NCCL_SHM_DISABLE=1 {TEST}")
-    assert ids(one) == {"setting-left-over"}
+    assert ids(only(f"mpirun -np 8 -H a:8 -x NCCL_NET=Socket {off} {TEST}")) == {"network-only"}
+    assert ids(only(f"mpirun -np 8 -H a:8 -x NCCL_SHM_DISABLE=1 {TEST}")) == {"setting-left-over"}
 
 
 @pytest.mark.parametrize(
@@ -176,8 +174,7 @@ def test_an_assignment_is_no_program(launcher: str) -> None:
     (one,) = checked(f"{launcher} NCCL_IB_TC=104 NCCL_ALGO=Ring {TEST}")
     assert ids(one) == {"value-as-program"}
     assert one.fixed == f"{launcher} env NCCL_IB_TC=104 NCCL_ALGO=Ring {TEST}"
-    (one,) = checked(one.fixed)
-    assert not one.findings
+    assert not only(one.fixed).findings
 
 
 def test_rounds_that_a_container_hides_are_one() -> None:
@@ -185,8 +182,7 @@ def test_rounds_that_a_container_hides_are_one() -> None:
         "for n in 1 2 3; do for a in x y; do docker run --gpus all --shm-size=8g"
         f' -e NCCL_DEBUG_FILE=/o/$a_%p --entrypoint=bash i -c "{EIGHT}"; done; done'
     )
-    (one,) = checked(text)
-    assert said(one) == "1 process, on one node, 8 GPUs each = 8 ranks"
+    assert said(only(text)) == "1 process, on one node, 8 GPUs each = 8 ranks"
 
 
 @pytest.mark.parametrize(
@@ -263,8 +259,7 @@ def test_several_torchrun_on_a_node(outer: str, expected: set[str]) -> None:
 
 
 def test_srun_without_numbers_may_be_in_a_job() -> None:
-    (one,) = checked(f"srun --mpi=pmix {TEST}")
-    assert not one.is_wrong
+    assert not only(f"srun --mpi=pmix {TEST}").is_wrong
     for asked in ("-n 1", "--gpus=8"):
         (one,) = checked(f"srun {asked} --mpi=pmix {TEST}")
         assert one.is_wrong
@@ -342,8 +337,7 @@ def test_each_of_several_tasks_starts_no_job() -> None:
 
 def test_the_number_of_nodes_of_a_variable_is_said() -> None:
     text = f"#SBATCH -N 8\nsrun -N ${{NUM}} --ntasks-per-node=8 {TEST}"
-    (one,) = checked(text)
-    (prediction, _) = one.predictions[0]
+    (prediction, _) = only(text).predictions[0]
     assert prediction.assumed == "8 nodes assumed, as -N ${NUM} is not known here: --nodes"
 
 
@@ -405,3 +399,64 @@ def test_a_variable_without_export_reaches_no_program(script: str) -> None:
 )
 def test_what_is_exported_or_read_by_the_line_is_no_fault(script: str) -> None:
     assert not any("not-exported" in ids(one) for one in checked(script))
+
+
+_CASE = """APP="$@"
+let place=$OMPI_COMM_WORLD_LOCAL_RANK%4
+case ${place} in
+[0])
+  export NCCL_IB_HCA=mlx5_4:1
+  numactl -N 0 $APP ;;
+[1])
+  export NCCL_IB_HCA=mlx5_5:1
+  numactl -N 1 $APP ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _CASE,
+        "export NCCL_IB_HCA=mlx5_$OMPI_COMM_WORLD_LOCAL_RANK\nexec $@\n",
+        "srun bash -c 'export NCCL_IB_HCA=mlx5_${SLURM_LOCALID}:1; python train.py'\n",
+        "NICS=(mlx5_0 mlx5_1)\nexport NCCL_IB_HCA=${NICS[$SLURM_LOCALID]}\nexec $@\n",
+        "lr=$SLURM_LOCALID\nif [ $lr -eq 0 ]; then\n  export NCCL_IB_HCA=mlx5_0\n"
+        "elif [ $lr -eq 1 ]; then\n  export NCCL_IB_HCA=mlx5_1\nfi\n",
+    ],
+)
+def test_a_nic_by_the_place_on_the_node_is_found(text: str) -> None:
+    assert [one.id for one in nics_by_rank(text)] == ["hca-by-rank"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# export NCCL_IB_HCA=mlx5_$SLURM_LOCALID\nexport NCCL_IB_HCA=$NICS\n",
+        "export UCX_NET_DEVICES=mlx5_$SLURM_LOCALID:1\nexport NCCL_IB_HCA=mlx5_0,mlx5_1\n",
+        "for nic in mlx5_0 mlx5_1; do mpirun -x NCCL_IB_HCA=$nic ./a; done\n",
+        'if [ "$(hostname)" = n1 ]; then export NCCL_IB_HCA=mlx5_0; else\n'
+        "export NCCL_IB_HCA=mlx5_2; fi\nexport LOCAL_RANK=$SLURM_LOCALID\n",
+        "case $SLURM_JOB_PARTITION in\na) export NCCL_IB_HCA=mlx5_0 ;;\n"
+        "b) export NCCL_IB_HCA=mlx5_4 ;;\nesac\nlocal_rank=$SLURM_LOCALID\n",
+        "if [ $LOCAL_RANK = 0 ]; then\n  export NCCL_IB_HCA=mlx5_0\nfi\n",
+        "case $SLURM_LOCALID in 0) A=1 ;; esac\n",
+        'HCA=$(cat /etc/hca); echo "rank $SLURM_LOCALID"\nexport NCCL_IB_HCA=$HCA\n',
+        "export HCA=mlx5 CUDA_VISIBLE_DEVICES=$SLURM_LOCALID\nexport NCCL_IB_HCA=$HCA\n",
+        'if [ "$LOCAL_RANK" = 0 ]; then echo start; fi\nif [ "$CLUSTER" = a ]; then\n'
+        "export NCCL_IB_HCA=mlx5_0\nelse\nexport NCCL_IB_HCA=mlx5_2\nfi\n",
+        'case "$SLURM_LOCALID" in 0) echo first;; esac\n'
+        "[ -d /a ] && export NCCL_IB_HCA=mlx5_0\n[ -d /b ] && export NCCL_IB_HCA=mlx5_1\n",
+        "OUT=/out/$SLURM_LOCALID\nexport NCCL_IB_HCA=${OUT:+mlx5}\n",
+    ],
+)
+def test_a_nic_that_is_chosen_otherwise_is_not(text: str) -> None:
+    assert not list(nics_by_rank(text))
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "text", [" " * 100_000, "case $LOCAL_RANK in\n" * 20_000, "a=$((" * 20_000]
+)
+def test_long_texts_take_seconds(text: str) -> None:
+    assert not list(nics_by_rank(f"{text}\nNCCL_IB_HCA=mlx5_0"))

@@ -67,7 +67,6 @@ def _ids(verdict: LaunchCheck) -> list[str]:
 def test_a_script_brings_its_nodes_and_variables() -> None:
     verdict = only(SBATCH)
     ((prediction, _),) = verdict.predictions
-    assert prediction.placement is not None
     assert [node.processes for node in prediction.placement.nodes] == [8, 8]
     assert _ids(verdict) == ["end-not-reached"]
 
@@ -131,7 +130,6 @@ def test_what_we_render_is_right(flavor: Flavor, processes: str, nodes: int) -> 
     verdict = check(found.line, found.site, wanted)
     assert not verdict.is_wrong, verdict.findings
     ((prediction, _),) = verdict.predictions
-    assert prediction.placement is not None
     assert [node.processes for node in prediction.placement.nodes] == [
         node.processes for node in rendered.placement.nodes
     ]

@@ -75,7 +75,6 @@ def test_right_values(name: str, value: str) -> None:
 )
 def test_wrong_values_and_what_is_meant(name: str, value: str, right: str | None) -> None:
     found = fault(table()[name], value)
-    assert found is not None
     assert found.right == right
     assert right is None or fault(table()[name], right) is None
 
@@ -329,8 +328,7 @@ def test_a_limit_of_pytorch_is_no_variable_of_nccl() -> None:
     ],
 )
 def test_a_tuner_plugin_chooses_among_what_is_left(settings: str, expected: bool) -> None:
-    judged = only(SEVERAL.format(settings))
-    found = {held.finding.id for held in judged.findings}
+    found = {held.finding.id for held in only(SEVERAL.format(settings)).findings}
     assert ("settings-contradict" in found) is expected
     assert ("tuner-plugin" in found) is ("PLUGIN=none" not in settings)
 
