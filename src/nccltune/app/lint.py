@@ -9,6 +9,7 @@ import codecs
 import contextlib
 import re
 import shlex
+import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -29,9 +30,7 @@ from nccltune.launch_lint.around import read_around
 from nccltune.launch_lint.check import LaunchCheck, check_all, placement_of_one
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.directives import never_started, unread_directives
-from nccltune.launch_lint.dockerfile import judge_dockerfile
 from nccltune.launch_lint.finding import LaunchFinding, note
-from nccltune.launch_lint.makefile import lost_exports
 from nccltune.launch_lint.options import (
     AZUREML,
     HYDRA,
@@ -43,17 +42,13 @@ from nccltune.launch_lint.options import (
     TRAINERS,
 )
 from nccltune.launch_lint.pasted import unnumbered
-from nccltune.launch_lint.peers import judge_cluster, judge_peers, nics_by_rank
+from nccltune.launch_lint.peers import judge_cluster, judge_peers, judge_ray, nics_by_rank
 from nccltune.launch_lint.read import NothingToCheckError, starts_something
+from nccltune.launch_lint.recipes import judge_dockerfile, lost_exports
 from nccltune.launch_lint.source import FoundCommand
-from nccltune.launch_lint.stated import (
-    checked_alone,
-    judge_boxes,
-    judge_stated,
-    stated_settings,
-)
+from nccltune.launch_lint.stated import checked_alone, judge_boxes, judge_stated, stated_settings
 from nccltune.launch_lint.tasks import task_of
-from nccltune.launch_lint.training import is_configuration
+from nccltune.launch_lint.training import configurations_in
 from nccltune.launch_lint.typography import cut_exports
 from nccltune.launch_lint.words import quoted
 from nccltune.model.errors import InputError
@@ -62,13 +57,7 @@ from nccltune.model.sizes import parse_bytes
 from nccltune.study import names
 from nccltune.topology.files.load import read_file
 from nccltune.topology.lint.check import LintResult, lint_files
-from nccltune.tune.lint import (
-    LintIssue,
-    NumberedRule,
-    file_issue,
-    foreign_separator,
-    lint_rules,
-)
+from nccltune.tune.lint import LintIssue, NumberedRule, file_issue, foreign_separator, lint_rules
 
 _ROW = re.compile(r"\s*\"?[\w-]+\"?\s*,\s*\"?\d[^,]*(?:,[^,]*){3,}")
 """Matches a row of a tuner configuration: a word, a number and at least three more cells."""
@@ -186,7 +175,7 @@ def lint(request: LintRequest) -> Linted:
             elif kind is LintKind.TOPOLOGY:
                 topologies += _xml_files(path)
             else:
-                linted.launches.append(_lint_file(path, site, flavors))
+                linted.launches.append(_lint_launch(_text_of(path), str(path), site, flavors))
         except NothingToCheckError as raised:
             # One of several files need not be one that can be checked.
             refused.append(raised)
@@ -238,7 +227,7 @@ def recognise(path: Path) -> LintKind:
     if looks_like_matrix(text) and not stated_settings(text):
         return LintKind.TOPOLOGY
     # Reading a text that only names a launcher raises the reason why no command was found.
-    is_launch = _NAMES_LAUNCH.search(text) or stated_settings(text) or is_configuration(text)
+    is_launch = _NAMES_LAUNCH.search(text) or stated_settings(text) or configurations_in(text)
     if is_launch or any(judge_boxes(text)):
         return LintKind.LAUNCH
     if not plain and path.suffix in (".conf", ".csv"):
@@ -327,8 +316,7 @@ def _xml_files(path: Path) -> list[Path]:
 def _lint_text(text: str, site: LaunchContext, flavors: tuple[Flavor, ...]) -> LintedLaunch:
     """Check a launch command. Raises InputError if it is neither a command nor a file's name."""
     if text == "-":
-        words = "standard input is not read"
-        raise InputError(words, where=text, hint="save it in a file: nccltune lint FILE")
+        return _lint_launch(sys.stdin.read(), None, site, flavors)
     if not re.search(r"\s", text) and not _is_command([text]):
         raise InputError(
             "no such file, and no launch command", where=text, hint=f"quote a command; {_KNOWN}"
@@ -336,30 +324,19 @@ def _lint_text(text: str, site: LaunchContext, flavors: tuple[Flavor, ...]) -> L
     return _lint_launch(text, None, site, flavors)
 
 
-def _lint_file(path: Path, site: LaunchContext, flavors: tuple[Flavor, ...]) -> LintedLaunch:
-    """Check the launches of a file, or that of a configuration file of accelerate."""
-    if not is_configuration(text := _text_of(path)):
-        return _lint_launch(text, str(path), site, flavors)
-    words = ["accelerate", "launch", "--config_file", path.name, "SCRIPT"]
-    found = source.from_words(words, site._replace(folder=str(path.parent)))
-    checks = [one._replace(fixed=None) for one in check_all(found, flavors)]
-    return LintedLaunch(str(path), checks, [])
-
-
 def _lint_launch(
     text: str, name: str | None, site: LaunchContext, flavors: tuple[Flavor, ...]
 ) -> LintedLaunch:
     """Check the manifests, commands, outputs and settings of a text. Raises InputError for none."""
     text = unnumbered(text)
-    if name is not None:
-        site = site._replace(folder=str(Path(name).parent))
+    folder = site.folder if name is None else str(Path(name).parent)
+    site, alone = _configured(text, name, site._replace(folder=folder))
     services, plain = compose.services_in(text)
     documents, rest = manifest.manifests_in(plain, name or "")
     rest, site = task_of(rest, site) or (rest, site)
     is_template = bool(documents) and manifest.is_template(text)
     findings = manifest.judge_manifests(documents, of_template=is_template) if documents else []
-    found: list[FoundCommand] = []
-    reasons: list[InputError] = []
+    found, reasons = [*alone], list[InputError]()
     is_output = output.is_output(rest)
     try:
         if documents:
@@ -388,13 +365,10 @@ def _lint_launch(
     checks: list[LaunchCheck] = []
     with contextlib.suppress(InputError) if is_output else contextlib.nullcontext():
         checks = check_all(found, flavors)
-    findings += [*judge_peers(checks), *judge_cluster(rest)]
+    findings += [*judge_peers(checks), *judge_cluster(rest), *judge_ray(rest)]
     if is_output:
         findings += output.judge_output(rest)
-    elif given := [
-        *compose.settings_of(services, site),
-        *(stated := stated_settings(plain)),
-    ]:
+    elif given := [*compose.settings_of(services, site), *(stated := stated_settings(plain))]:
         known = {
             (one.finding.id, one.finding.message) for check in checks for one in check.findings
         }
@@ -412,11 +386,26 @@ def _lint_launch(
         findings += [*manifest.checked_pods(documents), *judge_boxes(rest)]
         if not findings:
             raise reasons[0]
-    if is_template or any(AZUREML in one.flavors for one in checks):
+    if is_template or alone or any(AZUREML in one.flavors for one in checks):
         # The line of the file has {{ }} where the command that was checked has unknown values. That
-        # of a job of Azure ML has no launcher.
+        # of a job of Azure ML has no launcher, and a configuration has no command.
         checks = [one._replace(fixed=None) for one in checks]
     return LintedLaunch(name, checks, findings)
+
+
+def _configured(
+    text: str, name: str | None, site: LaunchContext
+) -> tuple[LaunchContext, list[FoundCommand]]:
+    """Return `site` with the configurations of accelerate in a text, and commands for them.
+
+    There are none if the text has commands.
+    """
+    shown = configurations_in(text, Path(name or "").name)
+    site = site._replace(files=(*site.files, *shown))
+    if re.search(r"\baccelerate[ -]launch\b", text) is not None:
+        return site, []
+    start = ("accelerate", "launch", "--config_file")
+    return site, [one for f, _ in shown for one in source.from_words([*start, f, "SCRIPT"], site)]
 
 
 def _unseen(files: Sequence[str]) -> list[LaunchFinding]:

@@ -18,15 +18,14 @@ pasted.py      commands in Markdown, prose and what a terminal shows
 boxes.py       containers and sudo that a program is started in
 read.py        split a command into launcher, options and program; find the possible launchers
 command.py     the launcher's command line as rules see it
-options.py     the options of each launcher and their arguments (options.csv)
+options.py     the options of each launcher (options.csv), and those of others that they stand for
 hosts.py       the hosts of a command and their slots
 placed.py      predict the number of processes on each host
 scheduled.py   predict the processes of Flux, jsrun, aprun and Cray PALS
 stated.py      settings that a text states, with or without a command
 training.py    predict the processes of torchrun, deepspeed, accelerate, vLLM and SGLang
 peers.py       what a text gives the nodes of one job, and a script the ranks of a node
-makefile.py    recipes of make
-dockerfile.py  the command that a container of a Dockerfile starts
+recipes.py     recipes of make, and what a container of a Dockerfile starts
 nested.py      scripts and commands inside a command
 manifest.py    commands in Kubernetes manifests
 pods.py        pods of a manifest without the GPUs or memory that they need
@@ -36,6 +35,5 @@ check.py       run every rule, for every launcher that the command may be for
 rules/         the rules
 finding.py     a finding and its edits
 fix.py         apply the edits of findings
-translate.py   translate an option of one launcher into that of another
 starts.py      describe a prediction in a sentence
 """

@@ -9,7 +9,7 @@ _SEVERAL = re.compile(
     r"\b(?:[2-9]|[1-9]\d+)[ -](?:gpu[ -])?(?:node|host|machine|server)s?\b|\bmulti-?(?:node|host)\b"
     r"|(?:two|three|four|several|all|both) (?:nodes|hosts|machines|servers)\b"
     r"|\bSLURM_(?:JOB_)?(?:NNODES|NUM_NODES|NODELIST)\b|\bscontrol show host|\brunai\b.*\bmpi\b"
-    r"|\b(?:NNODES|NUM_NODES)=(?:[2-9]|[1-9]\d+)\b|--workers[= ]",
+    r"|\b(?:NNODES|NUM_NODES)=(?:[2-9]|[1-9]\d+)\b|--workers[= ]"
 )
 _RANK = re.compile(
     r"\$\{?((?:OMPI_COMM_WORLD|MV2_COMM_WORLD|PMIX?|FLUX_TASK|SLURM_(?:PROC|LOCAL)ID|MPI_LOCALRANK)\w*)"

@@ -10,12 +10,7 @@ from nccltune.launch_lint.finding import LaunchFinding, note, warning
 from nccltune.launch_lint.hosts import with_gpus_of
 from nccltune.launch_lint.options import ELSEWHERE, FLUX, SLURM
 from nccltune.launch_lint.read import read_options, script_of
-from nccltune.launch_lint.shell import (
-    LSF_HOSTFILE,
-    OPERATORS_HOSTFILE,
-    ShellScope,
-    ShellValue,
-)
+from nccltune.launch_lint.shell import LSF_HOSTFILE, OPERATORS_HOSTFILE, ShellScope, ShellValue
 from nccltune.launch_lint.words import Line, Word, split, whole_number
 from nccltune.model.errors import InputError
 from nccltune.model.scale import count

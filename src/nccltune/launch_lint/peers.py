@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from nccltune.launch_lint.check import LaunchCheck
 from nccltune.launch_lint.command import LaunchCommand
-from nccltune.launch_lint.finding import LaunchFinding, error, warning
+from nccltune.launch_lint.finding import LaunchFinding, error, note, warning
 from nccltune.launch_lint.options import TRAINERS
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
@@ -72,6 +72,27 @@ def judge_cluster(text: str) -> Iterator[LaunchFinding]:
             )
 
 
+def judge_ray(text: str) -> Iterator[LaunchFinding]:
+    """Yield NCCL's variables that a script sets behind `ray start`."""
+    before, start, behind = _COMMENT.sub("", text).rpartition("ray start ")
+    late = [name for name in dict.fromkeys(_OF_RAY.findall(behind)) if name not in before]
+    if (own := _RAY_ADDRESS.search(text)) is not None:
+        said = f"{own[0]}: ray start takes an address without a port there"
+        yield error("ray-address", said, f"write --node-ip-address={own[1]}")
+    if start and late:
+        are, them = ("is", "it") if len(late) == 1 else ("are", "them")
+        yield note(
+            "ray-env",
+            f"{', '.join(late)} {are} set behind `ray start`, whose environment Ray's workers have:"
+            f" they do not get {them}, unless the program passes {them} on",
+            f"set {them} before `ray start`, on each node",
+        )
+
+
+_RAY_ADDRESS = re.compile(r"--node-ip-address[ =][\"']?([\w-]+(?:\.[\w-]+)+):\d+")
+_OF_RAY = re.compile(
+    r"^[ \t$]*(?:export[ \t]+)?((?:NCCL|UCX|FI)_\w+|(?:GLOO|TP)_SOCKET_IFNAME)=", re.M
+)
 _CLUSTER = re.compile(
     r"run_cluster\.sh\s+\S+\s+(\S+)\s+--worker\b[^\n]{0,2000}?\bVLLM_HOST_IP=(\S+)"
 )

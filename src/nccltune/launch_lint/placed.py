@@ -12,13 +12,7 @@ from typing import NamedTuple
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.placement import NodePlacement, Placement
 from nccltune.launch.program import is_nccl_test
-from nccltune.launch_lint.command import (
-    Host,
-    LaunchCommand,
-    LaunchContext,
-    Option,
-    Prediction,
-)
+from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext, Option, Prediction
 from nccltune.launch_lint.hosts import (
     MAX_PROCESSES,
     host_list_fault,

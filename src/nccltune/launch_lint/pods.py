@@ -148,13 +148,14 @@ def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
         if pod.role != "Launcher" or at(document, "spec", "runLauncherAsWorker"):
             yield from _shared_memory(pod)
         yield from _locked_memory(pod)
-        yield from _efa(document, pod, pods)
+        yield from _fabric(document, pod, pods)
         yield from _host_network(document, pod)
         if placeholder_in(document) is None:
             fix = "write $({0}), which Kubernetes replaces, or start it with bash -c"
             for container in pod.containers:
                 yield from unexpanded(pod.role, command_of(container), fix)
         yield from _not_text(pod)
+        yield from _kept_as_text(pod)
         yield from _alone(document, pod)
         yield from _same_rank(pod)
     if is_volcano(document):
@@ -282,6 +283,35 @@ def _not_text(pod: PodSpec) -> Iterator[LaunchFinding]:
                 )
 
 
+def _kept_as_text(pod: PodSpec) -> Iterator[LaunchFinding]:
+    """Find `value: /opt/lib:$LD_LIBRARY_PATH`, which Kubernetes does not replace.
+
+    It replaces `$(NAME)` of variables that the list has before, not those of the image.
+    """
+    for container in pod.containers:
+        before: set[str] = set()
+        environment = container.get("env")
+        for one in environment if isinstance(environment, list) else []:
+            name, value = str(at(one, "name")), str(at(one, "value") or "")
+            for sign, used in _REFERENCE.findall(value):
+                is_replaced = sign == "(" and (used in before or "envFrom" in container)
+                if is_replaced or used not in (*before, name):
+                    continue
+                own = f", and what the image has in {name} is lost" * (used == name)
+                yield warning(
+                    "env-kept",
+                    f"{pod.role}: Kubernetes does not replace ${used} in the value of {name}: it"
+                    f" stays as text{own}",
+                    f"set {name} in the command of the container, where a shell reads it"
+                    if own
+                    else f"write $({used})",
+                )
+            before.add(name)
+
+
+_REFERENCE = re.compile(r"(?<!\$)\$([({]?)([A-Za-z_]\w*)")
+
+
 def _shared_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
     if pod.gpus < 2 or pod.spec.get("hostIPC") is True:
         return
@@ -316,18 +346,35 @@ def _locked_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
 
 _PLAIN = re.compile(r"cpu|memory|ephemeral-storage|hugepages-\w+")
 _OF_HOST = re.compile(r"/dev/infiniband|'privileged': True|'resourceClaims'")
+_JOB = re.compile(r"--nnodes\b|--dist-init-addr|\bray[ _](?:start|init)\b")
+_ATTACHED = re.compile(
+    r"'annotations': \{[^}]*(?:network|rdma|eni|ib)|MELLANOX_VISIBLE_DEVICES", re.I
+)
+"""What shows that something besides a device plugin gives pods their NICs."""
 
 
-def _efa(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iterator[LaunchFinding]:
-    """Find FI_PROVIDER=efa for pods that get no device but GPUs, from a plugin or otherwise."""
-    given = [pair for one in pod.containers for pair in variables_of(one)]
-    is_set = ("FI_PROVIDER", "efa") in given or any("FI_PROVIDER=efa" in one.words for one in pods)
+def _fabric(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iterator[LaunchFinding]:
+    """Find FI_PROVIDER=efa and NCCL_IB_HCA for pods that get no device but GPUs."""
+    given = [f"{name}={value}" for one in pod.containers for name, value in variables_of(one)]
+    given += [word for one in pods for word in one.words]
+    is_set = "FI_PROVIDER=efa" in given
+    hca = next((one for one in given if re.match(r"NCCL_IB_HCA=[^^]", one)), None)
+    is_off = any(re.match("NCCL_(IB_DISABLE=1|NET=Socket|NET_PLUGIN=)", one) for one in given)
     asked = [mapping(container.get("resources")) for container in pod.containers]
     names = [str(name) for one in asked for part in one.values() for name in mapping(part)]
     has_other = not all(is_gpu(name) or _PLAIN.fullmatch(name) for name in names)
-    users = [one for one in pods if _needs_gpus(document, one, pods)]
-    is_job = pod in users and sum(one.number for one in users) > 1
-    if is_set and is_job and pod.gpus and not has_other and not _OF_HOST.search(str(pod.spec)):
+    number = sum(one.number for one in pods if one.gpus)
+    is_job = number > 1 and (_needs_gpus(document, pod, pods) or _JOB.search(" ".join(pod.words)))
+    if not is_job or not pod.gpus or has_other or _OF_HOST.search(str(pod.spec)):
+        return
+    if hca is not None and not is_off and not _ATTACHED.search(str(document)):
+        yield note(
+            "pod-rdma",
+            f"{pod.role}: {hca}, and the pod asks for no RDMA device: unless something else gives"
+            " it /dev/infiniband, NCCL finds no NIC there and takes TCP",
+            "add the resource of your RDMA device plugin to the limits: rdma/NAME: 1",
+        )
+    if is_set:
         yield warning(
             "pod-efa",
             f"{pod.role}: FI_PROVIDER=efa without an EFA device: libfabric finds no such provider",
@@ -336,8 +383,21 @@ def _efa(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iterato
 
 
 def _host_network(document: dict[str, Any], pod: PodSpec) -> Iterator[LaunchFinding]:
+    for name in ("hostNetwork", "hostIPC", "hostPID"):
+        value = pod.spec.get(name)
+        if isinstance(value, str) and value.lower() in ("true", "false"):
+            said = f"{pod.role}: {name} is text, and the API server takes a truth value: it refuses"
+            yield error("manifest", f"{said} the manifest", f"write {name}: {value.lower()}")
     if pod.spec.get("hostNetwork") is not True or document.get("kind") == "Pod":
         return
+    own = "hostname" in pod.spec or re.search(r"'name': '(?i:hostname)'", str(pod.spec))
+    words = " ".join(pod.words)
+    if not own and re.search("rank", words, re.I) and (ordinal := _ORDINAL.search(words)):
+        yield error(
+            "inner-rank",
+            f"{pod.role}: with hostNetwork {ordinal[0]} is of the node's name, not of the pod's",
+            "take it from a variable of the pod's own: valueFrom fieldRef metadata.name",
+        )
     if document.get("kind") == "MPIJob" and pod.role != "Launcher":
         return
     if pod.spec.get("dnsPolicy") == "ClusterFirstWithHostNet" or pod.number == 1 == len(
@@ -352,6 +412,11 @@ def _host_network(document: dict[str, Any], pod: PodSpec) -> Iterator[LaunchFind
     )
 
 
+_ORDINAL = re.compile(
+    r"\$\{HOSTNAME##\*-\}|(?:\$HOSTNAME\b|\$\{HOSTNAME\}|\bhostname(?: -s)?)\"?\s*\|"
+    r"\s*(?:awk|sed|cut|grep)[^;&|)]{0,40}?(?:-[Fd] ?[\"']?-|\[0-9\]|\\d)[^;&|)]{0,20}"
+)
+"""The number at the end of a host's name, which is a pod's rank where it has a name of its own."""
 _BARE = re.compile(r"(?<![$\w])\$\{?([A-Za-z_]\w*)")
 
 

@@ -11,7 +11,6 @@ from nccltune.launch.program import is_nccl_test
 from nccltune.launch_lint.around import read_around
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.directives import allocated, scope_of, with_directives
-from nccltune.launch_lint.dockerfile import started_by
 from nccltune.launch_lint.flow import (
     HERE,
     Branches,
@@ -24,7 +23,6 @@ from nccltune.launch_lint.flow import (
     without_here,
 )
 from nccltune.launch_lint.hosts import text_of
-from nccltune.launch_lint.makefile import as_script
 from nccltune.launch_lint.nested import (
     REMOTE,
     SHELLS,
@@ -51,13 +49,8 @@ from nccltune.launch_lint.read import (
     read_options,
     starts_something,
 )
-from nccltune.launch_lint.shell import (
-    ShellScope,
-    ShellValue,
-    assign,
-    expanded,
-    here_text,
-)
+from nccltune.launch_lint.recipes import as_script, started_by
+from nccltune.launch_lint.shell import ShellScope, ShellValue, assign, expanded, here_text
 from nccltune.launch_lint.words import (
     Line,
     Word,

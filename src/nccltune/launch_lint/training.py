@@ -3,6 +3,7 @@
 
 import re
 from pathlib import Path, PurePath
+from textwrap import dedent
 
 import yaml
 
@@ -282,10 +283,33 @@ def configured(command: LaunchCommand, site: LaunchContext) -> dict[str, str]:
     return found
 
 
-def is_configuration(text: str) -> bool:
-    """Return whether a text is a configuration file of accelerate."""
-    keys = set(re.findall(r"^([a-z_]+):", text, re.M))
-    return {"num_machines", "num_processes", "distributed_type"} <= keys
+def configurations_in(text: str, name: str = "") -> list[tuple[str, str]]:
+    """Return the configurations of accelerate in a text, each with the name of a file.
+
+    It is the last one that the text has before it; `name` that of a text that is one as a whole.
+    One alone is that of every command.
+
+    >>> configurations_in("a.yaml:\\n  num_machines: 2\\n  num_processes: 4\\n  debug: no\\n")
+    [('a.yaml', 'num_machines: 2\\nnum_processes: 4\\ndebug: no\\n')]
+    """
+    blocks = [m for m in _BLOCK.finditer(f"{text}\n") if _NEEDED.search(m[0])]
+    found: list[tuple[str, str]] = []
+    end = 0
+    for number, block in enumerate(blocks, 1):
+        named = _YAML.findall(text, end, block.start())
+        # Rows may be items of a list, as `accelerate env` prints them.
+        rows = re.sub(r"^- ", "", dedent(block[0]), flags=re.M)
+        found.append((named[-1] if named else name or f"configuration{number}.yaml", rows))
+        end = block.end()
+    if len(found) == 1:
+        found += [(other, found[0][1]) for other in set(_CONFIG_FILE.findall(text))]
+    return found
+
+
+_BLOCK = re.compile(r"(?:^[ \t]*(?:- +)?(?:#.*|[A-Za-z_0-9]+:(?:[ \t].*)?)\n)+", re.M)
+_NEEDED = re.compile(r"^[ \t]*(?:- +)?num_(?:machines|processes):", re.M)
+_YAML = re.compile(r"[\w-]+\.ya?ml\b")
+_CONFIG_FILE = re.compile(r"--config[_-]file[= ][\"']?(?:[^\s\"']*/)?([\w.-]+)")
 
 
 _KEYS = {
@@ -293,5 +317,6 @@ _KEYS = {
     "num_processes": "total",
     "machine_rank": "node_rank",
     "main_process_ip": "master_addr",
+    "main_process_port": "master_port",
 }
 """Keys of a configuration file of accelerate, and the meaning of their options."""

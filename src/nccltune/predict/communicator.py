@@ -10,7 +10,7 @@ from nccltune.model.errors import InputError
 from nccltune.model.topology import Dialect, Topology
 from nccltune.predict.constants import rules_of
 from nccltune.topology.flows.domain import is_tray
-from nccltune.topology.flows.expect import cached_routes, cached_search, check_nvlink
+from nccltune.topology.flows.expect import cached_routes, cached_search, check_peers
 from nccltune.topology.flows.settings import READ, FlowSettings, flow_settings
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.fill_in import filled
@@ -116,17 +116,8 @@ def communicator(
     case = _Case(topology, chosen, version, nodes > 1)
     node = _routes(case)
     gpus = len(node.gpus)
-    _check(topology, node)
-    if nodes * gpus < 2:
-        raise InputError(
-            "one rank has no peer to communicate with", hint="add --nodes 2, or more GPUs a node"
-        )
-    if nodes > 1 and not node.nets:
-        raise InputError(
-            "names no NIC, so several nodes cannot be joined",
-            where=topology.source,
-            hint="have NCCL write the file on a run of several nodes, or ask for --nodes 1",
-        )
+    _check(topology)
+    check_peers(topology, node, nodes)
     sms = [gpu.sm for gpu in node.gpus]
     found = _search(case)
     no_nvls = _why_no_nvls(node, chosen, version)
@@ -161,7 +152,7 @@ def communicator(
     )
 
 
-def _check(topology: Topology, node: NodeRoutes) -> None:
+def _check(topology: Topology) -> None:
     """Raise InputError if the file lacks what decides: then NCCL sees another machine."""
     if topology.dialect is Dialect.RCCL:
         raise InputError("is a file of RCCL, whose model is another one", where=topology.source)
@@ -171,7 +162,6 @@ def _check(topology: Topology, node: NodeRoutes) -> None:
             where=topology.source,
             hint="have NCCL write the machine: NCCL_TOPO_DUMP_FILE=topo.xml",
         )
-    check_nvlink(topology, len(node.gpus))
 
 
 def _notes(

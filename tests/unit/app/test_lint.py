@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recognise inputs of `lint` by content and check each kind."""
 
+import io
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,12 @@ def test_a_command_in_words(words: list[str]) -> None:
     for request in (LintRequest([], command=words), LintRequest(words)):
         (launch,) = lint(request).launches
         assert len(launch.commands) == 1
+
+
+def test_standard_input_is_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(SCRIPT))
+    (launch,) = lint(LintRequest(["-"])).launches
+    assert (launch.source, len(launch.commands)) == (None, 1)
 
 
 @pytest.mark.parametrize("thing", ["tuner.cnf", "nodes/a.xml"])

@@ -7,10 +7,10 @@ import re
 import pytest
 
 from nccltune.cli import run
-from nccltune.launch_lint.check import LaunchCheck, check
+from nccltune.launch_lint.check import check
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.source import from_text
-from nccltune.model.finding import Severity
+from tests.unit.launch_lint.judged import bad, only
 
 RUN = "all_reduce_perf -b 8 -e 8G -f 2"
 G1, G8 = f"{RUN} -g 1", f"{RUN} -g 8"
@@ -286,32 +286,21 @@ WRONG = [
 # fmt: on
 
 
-def verdict(text: str) -> LaunchCheck:
-    (found,) = from_text(text, LaunchContext())
-    return check(found.line, found.site)
-
-
-def ids(judged: LaunchCheck) -> set[str]:
-    return {
-        held.finding.id for held in judged.findings if held.finding.severity is not Severity.NOTE
-    }
-
-
 @pytest.mark.parametrize("text", RIGHT)
 def test_right_commands_have_no_finding(text: str) -> None:
-    judged = verdict(text)
-    assert ids(judged) == set()
+    judged = only(text)
+    assert bad(judged) == set()
     assert judged.fixed is None
 
 
 @pytest.mark.parametrize(("text", "expected"), WRONG)
 def test_wrong_commands_are_found(text: str, expected: str) -> None:
-    assert expected in ids(verdict(text))
+    assert expected in bad(only(text))
 
 
 @pytest.mark.parametrize("text", [text for text, _ in WRONG])
 def test_every_fix_is_a_right_command(text: str) -> None:
-    judged = verdict(text)
+    judged = only(text)
     if judged.fixed is None:
         # Only an edit elsewhere fixes these: a host that is not known, another launcher, a value,
         # another line of the script.
@@ -321,7 +310,7 @@ def test_every_fix_is_a_right_command(text: str) -> None:
     said = " ".join(held.finding.message for held in judged.findings)
     for name in re.findall(r"\b(?:NCCL|CUDA|UCX|FI|OMPI)_\w+", text):
         assert name in judged.fixed or name in said
-    assert ids(verdict(judged.fixed)) == set()
+    assert bad(only(judged.fixed)) == set()
 
 
 DIGITS = "9" * 5000
@@ -416,9 +405,7 @@ def test_other_forms_of_lists_are_right(text: str) -> None:
     assert not ids & {"host-list", "option-value"}
 
 
-def test_nothing_is_ok_where_the_placement_is_unknown(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_nothing_is_ok_where_the_placement_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["lint", "mpirun -np $NP -H a:8,b:8 all_reduce_perf -b 8 -e 1G -f 2"]) == 0
     shown = capsys.readouterr().out
     assert "ok" not in shown.split()

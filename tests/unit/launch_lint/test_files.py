@@ -102,6 +102,12 @@ which python
 export MASTER_ADDR=$(scontrol show hostnames | head -n 1)
 python t.py --epochs 2
 """
+CONFIG = "main_process_ip: a\nmachine_rank: 0\nnum_machines: 2\nnum_processes: 4\n"
+CONFIG += "rdzv_backend: static\nmain_process_port: 29500"
+BY_CONFIG = "\naccelerate launch --config_file x/gpu.yaml t.py\n"
+RAY = "ray start --address=a:1 --node-ip-address=h\n"
+C10D = "torchrun --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d"
+OF_TASKS = "#SBATCH -N 1 -n 1 --ntasks-per-node=2\nsrun python t.py\n"
 OF_NODES = "accelerate launch --num_machines ${{inputs.nodes}} --num_processes 32 --machine_rank"
 KUSTOMIZATION = """apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
@@ -203,6 +209,17 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
 @pytest.mark.parametrize(
     ("files", "expected", "absent"),
     [
+        ({"a.md": f"gpu.yaml:\n\n{CONFIG}\n{BY_CONFIG}"}, "4 processes, 2 on each of 2", "here"),
+        ({"a.md": f"machine 1:\n{CONFIG}\ntwo\n{CONFIG}9"}, "295009 is no port, of which", "here"),
+        ({"a.sh": f"{RAY}export NCCL_A=1 NCCL_B=1\nNCCL_C=1\n"}, "NCCL_A, NCCL_C are set", "B are"),
+        ({"a.sh": f"export NCCL_A=1\n{RAY}export NCCL_A=1\n"}, "ray starts its", "behind"),
+        ({"a.sh": RAY.replace("h", "1.2:3")}, "ress=1.2:3: ray start takes an address", "ok"),
+        ({"a.sh": f"{C10D} --master-addr=a t.py"}, "and c10d reads no other address: each", "ok"),
+        ({"a.sh": f"{C10D} --rdzv-endpoint=a --node-rank=0 t.py"}, "=0: without effect", "error"),
+        ({"a.sh": "srun -N 1 -n 2 --accel-bind=gn python t.py"}, "GPUs near its CPUs only", "ok"),
+        ({"a.sh": "srun -N 1 -n 2 --gpus-per-task=1 ./a"}, "its own 1 GPU only: one", "near"),
+        ({"a.sh": "srun -N 1 -n 2 --gpus-per-task=1 --gpu-bind=none ./a"}, "2 processes", "own"),
+        ({"a.sh": OF_TASKS}, "1 start, not 2. Leave out -n 1", "ok"),
         ({"c.yaml": COMPOSE}, "4 processes, all on one node", "--gpus"),
         ({"c.yaml": COMPOSE}, "nvidia is Docker's default runtime. Add deploy:", "ok"),
         ({"c.yaml": SERVING}, "service a: the container has 64 MiB of /dev/shm", "ok"),
@@ -367,11 +384,7 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         ({"a.sh": f"{HOSTS}deepspeed --hostfile h t.py\n"}, "4 on each of 2 nodes", "warning"),
         ({"a.md": "On 2 nodes:\n```\ndeepspeed t.py\n```\n"}, "unless /job/hostfile", "one node"),
         # The launcher of PyTorch knows the number of nodes.
-        (
-            {"a.sh": f"# 2 nodes\n{TORCHRUN}"},
-            "torchrun starts 4 in each = 8",
-            "not known",
-        ),
+        ({"a.sh": f"# 2 nodes\n{TORCHRUN}"}, "torchrun starts 4 in each = 8", "not known"),
         # Volcano gives its pods the names of the others.
         ({"v.yaml": VOLCANO.replace("$HOSTS", "$MPI_HOST")}, "(j-gpu-node-0.j, j-gpu", "error"),
         ({"v.yaml": VOLCANO.replace("$HOSTS", "$VC_GPU_NODE_HOSTS")}, "1 on each of 2", "error"),

@@ -5,20 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.flow import nodes_of
 from nccltune.launch_lint.source import from_text
 from nccltune.launch_lint.words import split
 from nccltune.model.errors import InputError
 from nccltune.model.names import listed
+from tests.unit.launch_lint.judged import checked, only
 
 TEST = "all_reduce_perf -b 8 -e 8G -f 2 -g 1"
 SRUN = f"srun -N $n --ntasks-per-node=8 {TEST}"
-
-
-def checked(text: str) -> list[LaunchCheck]:
-    return check_all(from_text(text, LaunchContext()))
 
 
 def processes(text: str) -> list[int | None]:
@@ -75,8 +71,7 @@ def test_the_body_of_a_called_function_is_no_command_of_its_own(text: str) -> No
 
 @pytest.mark.parametrize("text", ["", "echo run", "trap run EXIT", "./run 2"])
 def test_a_function_that_no_line_calls_is_followed_with_unknown_arguments(text: str) -> None:
-    (one,) = checked(RUN + text)
-    assert "-N $1 is not known here" in (one.predictions[0][0].assumed or "")
+    assert "-N $1 is not known here" in (only(RUN + text).predictions[0][0].assumed or "")
 
 
 @pytest.mark.parametrize(
@@ -136,8 +131,7 @@ def test_what_known_rounds_of_a_loop_leave_is_known(text: str, words: str) -> No
     ],
 )
 def test_what_a_loop_or_branch_decides_is_not_assumed(text: str) -> None:
-    (one,) = checked(text)
-    start = one.predictions[0][0]
+    start = only(text).predictions[0][0]
     assert start.placement is None or (start.assumed or "").startswith("1 node assumed, as -N")
 
 
@@ -295,8 +289,7 @@ def test_a_program_that_every_branch_sets_is_known() -> None:
     assert one.gpus == 1
     assumed = one.predictions[0][0].assumed or ""
     assert assumed.startswith("P is /b/all_reduce_perf, one of 2")
-    (other,) = checked(BRANCHES.format("/b/all_reduce_perf", "/c/all_reduce_perf"))
-    assert other.gpus == 1
+    assert only(BRANCHES.format("/b/all_reduce_perf", "/c/all_reduce_perf")).gpus == 1
     (usual,) = checked(
         "P=./all_reduce_perf\nif a; then P=/x/all_reduce_perf; fi\nsrun -n 8 $P -g 2"
     )
@@ -320,8 +313,7 @@ def test_a_program_that_every_branch_sets_is_known() -> None:
     ],
 )
 def test_a_program_that_a_branch_leaves_open_is_unknown(text: str) -> None:
-    (one,) = checked(text)
-    assert one.gpus is None
+    assert only(text).gpus is None
 
 
 def test_a_file_that_a_loop_writes_has_a_line_for_each_known_round() -> None:

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The four commands of a platform's guide, and variants with one mistake each."""
+"""The four commands of a guide, variants with one mistake each, and inputs of people."""
+
+from pathlib import Path
 
 import pytest
 
-from nccltune.app.lint import LintRequest, lint
-from nccltune.launch_lint.check import LaunchCheck, check
+from nccltune.app.lint import LintedLaunch, LintRequest, lint
+from nccltune.cli import run
+from nccltune.launch_lint.check import LaunchCheck
 from nccltune.launch_lint.command import LaunchContext
-from nccltune.launch_lint.source import from_text
-from nccltune.model.finding import Severity
+from tests.unit.launch_lint.judged import bad, only
 
 TWO = LaunchContext(nodes=2)
 SIZES = "-b 1G -e 8G -f 2 -n 100"
@@ -25,14 +27,7 @@ ON_HOSTS = f"mpirun --host a:8,b:8 -N 8 -n 16 all_reduce_perf {SIZES} -g 1"
 
 
 def verdict(text: str, site: LaunchContext = TWO) -> LaunchCheck:
-    (found,) = from_text(text, site)
-    return check(found.line, found.site)
-
-
-def ids(judged: LaunchCheck) -> set[str]:
-    return {
-        held.finding.id for held in judged.findings if held.finding.severity is not Severity.NOTE
-    }
+    return only(text, site)
 
 
 @pytest.mark.parametrize(
@@ -56,11 +51,10 @@ def test_the_right_ones_have_no_findings(
     text: str, site: LaunchContext, processes: int, ranks: int
 ) -> None:
     judged = verdict(text, site)
-    assert ids(judged) == set()
+    assert bad(judged) == set()
     assert not judged.is_wrong
     assert judged.fixed is None
     for prediction, _ in judged.predictions:
-        assert prediction.placement is not None
         assert (prediction.placement.processes, prediction.placement.ranks) == (processes, ranks)
 
 
@@ -68,9 +62,8 @@ def test_the_guides_third_command_starts_two_processes_on_one_node() -> None:
     guide = PER_GPU.replace("-n 16", "-n 2").replace("-e 8G", "-e 10G")
     judged = verdict(guide)
     ((prediction, _),) = judged.predictions
-    assert prediction.placement is not None
     assert [node.processes for node in prediction.placement.nodes] == [2]
-    assert ids(judged) == {"total-below-per-node", "end-not-reached"}
+    assert bad(judged) == {"total-below-per-node", "end-not-reached"}
     assert judged.fixed == PER_GPU
 
 
@@ -102,9 +95,8 @@ def test_a_command_longer_than_a_file_name(
         text = text.replace(" -x", " \\\n    -x").replace(" ./", " \\\n    ./")
     (launch,) = lint(LintRequest([text], nodes=1 if ranks == 8 else 2)).launches
     (judged,) = launch.commands
-    assert ids(judged) == expected
+    assert bad(judged) == expected
     ((prediction, _),) = judged.predictions
-    assert prediction.placement is not None
     assert prediction.placement.ranks == ranks
     assert (judged.fixed is not None) == bool(expected)
 
@@ -182,17 +174,17 @@ def test_one_mistake_is_found_and_fixed(
     judged = verdict(wrong, site)
     if expected is None:
         return
-    assert expected in ids(judged)
+    assert expected in bad(judged)
     if judged.fixed is None:
         assert expected in ("size-unreadable", "one-rank")
         return
     again = verdict(judged.fixed, site)
-    assert ids(again) == set(), judged.fixed
+    assert bad(again) == set(), judged.fixed
 
 
 def test_each_variant_has_one_mistake_only() -> None:
     more = {
-        (old, new): ids(verdict(right.replace(old, new, 1)))
+        (old, new): bad(verdict(right.replace(old, new, 1)))
         for right, old, new, _ in SWAPS
         if right in (PER_GPU, NO_NVLS)
     }
@@ -203,7 +195,7 @@ def test_each_variant_has_one_mistake_only() -> None:
 
 def test_a_value_that_would_be_the_program() -> None:
     judged = verdict(PER_GPU.replace("-N 8 -n 16", "-N 8 -n 16 -x NCCL_DEBUG_SUBSYS INIT"))
-    assert ids(judged) == {"value-as-program"}
+    assert bad(judged) == {"value-as-program"}
     assert judged.fixed is not None
     assert "-x NCCL_DEBUG_SUBSYS=INIT all_reduce_perf" in judged.fixed
 
@@ -212,7 +204,7 @@ def test_memory_of_a_gpu() -> None:
     judged = verdict(
         PER_GPU.replace("-e 8G", "-e 32G"), LaunchContext(nodes=2, gpu_memory=80 << 30)
     )
-    assert ids(judged) == {"beyond-memory"}
+    assert bad(judged) == {"beyond-memory"}
     assert judged.fixed == PER_GPU.replace("-e 8G", "-e 16G")
 
 
@@ -231,3 +223,72 @@ def test_tasks_without_a_share_of_each_node_are_noted() -> None:
 
     assert notes(SRUN.replace("--ntasks-per-node=8", "-n 16")) >= {"srun-per-node-unsaid"}
     assert "srun-per-node-unsaid" not in notes(SRUN)
+
+
+FIELD = Path(__file__).parents[2] / "data" / "field"
+
+
+def linted(name: str) -> LintedLaunch:
+    (launch,) = lint(LintRequest([str(FIELD / name)])).launches
+    return launch
+
+
+def ranks(launch: LintedLaunch) -> int:
+    (judged,) = launch.commands
+    ((prediction, _),) = judged.predictions
+    assert prediction.placement is not None
+    return prediction.placement.ranks
+
+
+def test_options_of_pyxis_are_right() -> None:
+    launch = linted("log-14-pyxis-options/job.sbatch")
+    assert not launch.is_bad
+    assert launch.commands[0].findings == ()
+    assert ranks(launch) == 16
+
+
+def test_a_fixed_line_does_not_quote_a_substitution() -> None:
+    (judged,) = linted("log-15-fixed-line-quotes-a-substitution/job.sbatch").commands
+    assert [held.finding.id for held in judged.findings] == ["end-not-reached"]
+    assert judged.fixed == (
+        'srun --mpi=pmix --container-image="$IMG" /opt/nccl_tests/build/all_reduce_perf'
+        " -b 1G -e 8G -f 2 -g 1"
+    )
+
+
+def test_nics_are_no_gpus() -> None:
+    launch = linted("log-16-nic-resource-counted-as-gpu/mpijob.yaml")
+    assert not launch.is_bad
+    assert launch.findings == []
+    assert ranks(launch) == 16
+
+
+def test_the_number_of_ranks_from_the_operators_hostfile() -> None:
+    launch = linted("log-24-number-of-ranks-in-the-shell/mpijob.yaml")
+    assert not launch.is_bad
+    assert ranks(launch) == 16
+    (prediction, _) = launch.commands[0].predictions[0]
+    assert prediction.assumed == "/etc/mpi/hostfile has a line for each of 2 workers"
+
+
+def test_signs_within_a_list_of_devices_and_a_slash_before_a_port() -> None:
+    folder = FIELD / "log-18-hca-list-with-two-carets"
+    for name, right in (
+        ("command.txt", "NCCL_IB_HCA='^=mlx5_8,mlx5_14' srun"),
+        ("command2.txt", "-x NCCL_IB_HCA=mlx5_0:1,mlx5_1:1 all_reduce_perf"),
+    ):
+        (launch,) = lint(LintRequest([(folder / name).read_text()])).launches
+        (judged,) = launch.commands
+        assert [held.finding.id for held in judged.findings] == ["hca"]
+        assert judged.fixed is not None
+        assert right in judged.fixed
+
+
+def test_a_tuner_file_of_a_spreadsheet(capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(FIELD / "log-23-excel-tuner-file" / "tuner.conf")
+    (configuration,) = lint(LintRequest([path])).configurations
+    (issue,) = configuration.issues
+    assert "columns are separated by semicolons; commas are needed" in issue.message
+    assert run(["lint", path]) == 1
+    assert run(["explain", path, "--nodes", "2", "--ranks", "16"]) == 2
+    assert "semicolons" in capsys.readouterr().err

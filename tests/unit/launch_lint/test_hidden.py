@@ -3,15 +3,15 @@
 
 import pytest
 
-from nccltune.launch_lint.check import LaunchCheck, check, check_all
+from nccltune.launch_lint.check import LaunchCheck, check
 from nccltune.launch_lint.command import LaunchContext
-from nccltune.launch_lint.source import from_text
 from nccltune.launch_lint.words import split
+from tests.unit.launch_lint.judged import checked, only
 
 TEST = "all_reduce_perf -b 8 -e 8G -f 2"
 
 
-def checked(text: str) -> LaunchCheck:
+def shown(text: str) -> LaunchCheck:
     (line,) = split(text)
     return check(line, LaunchContext(nodes=2))
 
@@ -38,7 +38,7 @@ def checked(text: str) -> LaunchCheck:
     ],
 )
 def test_hidden_options_are_not_counted_as_missing(text: str) -> None:
-    found = checked(text)
+    found = shown(text)
     ((prediction, _), *_) = found.predictions
     assert prediction.placement is None
     assert "are not known here" in (prediction.unknown or "")
@@ -67,7 +67,7 @@ def test_hidden_options_are_not_counted_as_missing(text: str) -> None:
     ],
 )
 def test_what_a_variable_may_hold_is_a_note_and_no_fault(text: str) -> None:
-    found = checked(text)
+    found = shown(text)
     assert not found.is_wrong
     assert found.fixed is None
     assert "options-hidden" in [one.finding.id for one in found.findings]
@@ -83,19 +83,15 @@ def test_what_a_variable_may_hold_is_a_note_and_no_fault(text: str) -> None:
     ],
 )
 def test_what_the_line_shows_is_still_checked(text: str, found: str) -> None:
-    judged = checked(text)
+    judged = shown(text)
     assert found in [one.finding.id for one in judged.findings]
     assert judged.is_wrong
 
 
 @pytest.mark.parametrize("text", ["torchrun --nproc_per_node 8 $SCRIPT --lr 1", "srun $EXE in.dat"])
 def test_a_variable_in_place_of_the_program_is_no_options(text: str) -> None:
-    (prediction, _) = checked(text).predictions[0]
+    (prediction, _) = shown(text).predictions[0]
     assert prediction.placement is not None
-
-
-def parts(text: str) -> list[LaunchCheck]:
-    return check_all(from_text(text, LaunchContext()))
 
 
 @pytest.mark.parametrize(
@@ -111,7 +107,7 @@ def parts(text: str) -> list[LaunchCheck]:
     ],
 )
 def test_each_program_of_a_command_is_checked(text: str, processes: list[int]) -> None:
-    found = parts(text)
+    found = checked(text)
     predictions = [one.predictions[0][0] for one in found]
     assert [one.processes for one in predictions] == processes
     assert [one.unknown for one in predictions] == [
@@ -122,7 +118,9 @@ def test_each_program_of_a_command_is_checked(text: str, processes: list[int]) -
 
 
 def test_faults_of_each_program_are_its_own() -> None:
-    one, two = parts(f"mpirun -n 1 -x NCCL_ALG=Ring {TEST} : -n 1 all_reduce_perf -b 8 -e 10G -f 2")
+    one, two = checked(
+        f"mpirun -n 1 -x NCCL_ALG=Ring {TEST} : -n 1 all_reduce_perf -b 8 -e 10G -f 2"
+    )
     assert [held.finding.id for held in one.findings] == ["variable-unknown"]
     assert [held.finding.id for held in two.findings] == ["end-not-reached"]
     assert one.fixed is two.fixed is None
@@ -130,19 +128,16 @@ def test_faults_of_each_program_are_its_own() -> None:
 
 @pytest.mark.parametrize("text", [f"mpirun -x A=a:b -n 2 {TEST}", f"echo a : b; srun -n 2 {TEST}"])
 def test_other_colons_separate_no_programs(text: str) -> None:
-    (one,) = parts(text)
-    assert one.predictions[0][0].placement is not None
+    assert only(text).predictions[0][0].placement is not None
 
 
 @pytest.mark.parametrize(
     "name", ["SLURM_NNODES", "SLURM_NTASKS", "PBS_NP", "OMPI_COMM_WORLD_SIZE", "FLUX_JOB_NNODES"]
 )
 def test_the_default_of_a_variable_that_a_job_has_is_not_assumed(name: str) -> None:
-    (one,) = parts(f"srun -n ${{{name}:-8}} {TEST}")
-    assert one.predictions[0][0].placement is None
-    (one,) = parts(f"#SBATCH -N 4 -n 32\nsrun -n ${{SLURM_NTASKS:-8}} {TEST}")
+    assert only(f"srun -n ${{{name}:-8}} {TEST}").predictions[0][0].placement is None
+    (one,) = checked(f"#SBATCH -N 4 -n 32\nsrun -n ${{SLURM_NTASKS:-8}} {TEST}")
     placement = one.predictions[0][0].placement
-    assert placement is not None
     assert placement.processes == 32
     assert one.predictions[0][0].assumed is None
 
@@ -157,5 +152,5 @@ def test_the_default_of_a_variable_that_a_job_has_is_not_assumed(name: str) -> N
 )
 def test_a_text_that_a_script_prints_is_no_placeholder(script: str) -> None:
     quote = '"' if "'" in script else "'"
-    (one,) = parts(f"srun -N 1 -n 1 --gpus-per-node=8 bash -c {quote}{script}{quote}")
+    (one,) = checked(f"srun -N 1 -n 1 --gpus-per-node=8 bash -c {quote}{script}{quote}")
     assert "placeholder" not in [held.finding.id for held in one.findings]

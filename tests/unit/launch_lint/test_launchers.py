@@ -5,29 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.source import from_text
-from nccltune.launch_lint.starts import starts
 from nccltune.model.errors import InputError
-from nccltune.model.finding import Severity
+from tests.unit.launch_lint.judged import bad, checked, only, said
 
 TEST = "all_reduce_perf -b 8 -e 8G -f 2 -g 1"
 TWO = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n"
 OF_RANK = "torchrun --nnodes=2 --nproc-per-node=8 --master-addr=$A --node-rank "
 TWO_NODES = 'srun bash -c "$L t.py'
-
-
-def checked(text: str) -> list[LaunchCheck]:
-    return check_all(from_text(text, LaunchContext()))
-
-
-def said(one: LaunchCheck) -> str:
-    return starts(one.predictions[0][0], one.gpus)
-
-
-def bad(one: LaunchCheck) -> set[str]:
-    return {h.finding.id for h in one.findings if h.finding.severity is not Severity.NOTE}
 
 
 @pytest.mark.parametrize(
@@ -101,8 +87,7 @@ def bad(one: LaunchCheck) -> set[str]:
     ],
 )
 def test_what_is_started(text: str, expected: str) -> None:
-    (one,) = checked(text)
-    assert expected in said(one)
+    assert expected in said(only(text))
 
 
 def test_a_configuration_of_accelerate_is_read(tmp_path: Path) -> None:
@@ -188,8 +173,7 @@ def test_a_configuration_of_accelerate_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_found(text: str, expected: str) -> None:
-    (one,) = checked(text)
-    assert expected in bad(one)
+    assert expected in bad(only(text))
 
 
 @pytest.mark.parametrize(
@@ -240,8 +224,7 @@ def test_a_path_in_a_variable_is_a_launcher() -> None:
 
 def test_devices_are_not_judged_for_hosts_that_are_not_known() -> None:
     script = "mpirun -np 8 --hostfile $FILE -x CUDA_VISIBLE_DEVICES=0,1,2,3 python t.py"
-    (one,) = checked(script)
-    assert bad(one) == set()
+    assert bad(only(script)) == set()
 
 
 def test_one_torchrun_for_each_task_is_a_job_of_its_own_size() -> None:
@@ -258,8 +241,7 @@ def test_an_inner_launcher_that_is_not_known_is_not_right() -> None:
 
 def test_variables_reach_torchrun_on_each_node() -> None:
     script = "export NCCL_DEBUG=INFO\ntorchrun --nnodes=2 --nproc-per-node=8 --node-rank=0"
-    (one,) = checked(f"{script} --master-addr=a t.py")
-    assert bad(one) == set()
+    assert bad(only(f"{script} --master-addr=a t.py")) == set()
 
 
 SET = "export NCCL_ALGO=Ring; ssh b"
@@ -282,8 +264,7 @@ SET = "export NCCL_ALGO=Ring; ssh b"
     ],
 )
 def test_ssh_passes_no_variable_of_the_script(text: str, is_lost: bool) -> None:
-    (one,) = checked(text)
-    assert bad(one) == ({"env-not-exported"} if is_lost else set())
+    assert bad(only(text)) == ({"env-not-exported"} if is_lost else set())
 
 
 def test_what_this_shell_expands_reaches_the_text_of_ssh() -> None:
@@ -311,8 +292,7 @@ def test_threads_that_need_too_many_gpus_are_named(given: str, fix: str, task: s
 
 def test_a_preload_does_not_reach_the_hosts_of_deepspeed() -> None:
     script = "cat > h <<EOF\na slots=8\nb slots=8\nEOF\nexport NCCL_DEBUG=INFO LD_PRELOAD=l.so\n"
-    (one,) = checked(f"{script}deepspeed --hostfile h t.py")
-    (found,) = (h.finding for h in one.findings)
+    (found,) = (h.finding for h in only(f"{script}deepspeed --hostfile h t.py").findings)
     assert (found.id, found.fix) == (
         "env-not-exported",
         "write LD_PRELOAD=l.so into ~/.deepspeed_env",
@@ -360,8 +340,7 @@ BY_MPI = "mpirun -np 16 -H a:8,b:8"
     ],
 )
 def test_what_does_not_reach_the_program_is_found(text: str, expected: set[str]) -> None:
-    (one,) = checked(text)
-    assert bad(one) == expected
+    assert bad(only(text)) == expected
 
 
 @pytest.mark.parametrize(
@@ -378,8 +357,7 @@ def test_what_does_not_reach_the_program_is_found(text: str, expected: set[str])
 )
 def test_what_does_not_reach_the_program_is_fixed(text: str, fixed: str) -> None:
     more = "" if text.startswith("mpirun") else " -g 8"
-    (one,) = checked(text + more)
-    assert one.fixed == fixed + more
+    assert only(text + more).fixed == fixed + more
 
 
 def test_the_name_of_a_pod_is_no_program() -> None:
@@ -577,6 +555,5 @@ def test_a_launcher_that_other_nodes_may_start_too_is_not_alone(text: str) -> No
     ],
 )
 def test_gpus_that_no_process_of_a_trainer_uses(text: str, used: int | None) -> None:
-    (one,) = checked(text)
-    found = [held.finding for held in one.findings if held.finding.id == "idle-gpus"]
+    found = [held.finding for held in only(text).findings if held.finding.id == "idle-gpus"]
     assert [f"start 8, or ask for {used}"] * (used is not None) == [each.fix for each in found]

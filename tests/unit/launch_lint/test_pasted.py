@@ -3,30 +3,17 @@
 
 import pytest
 
-from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.pasted import unnumbered
 from nccltune.launch_lint.source import from_lines, from_text
-from nccltune.launch_lint.starts import starts
 from nccltune.model.errors import InputError
+from tests.unit.launch_lint.judged import checked, ids, only, said
 
 TEST = "./all_reduce_perf -b 8 -e 1G -f 2 -g 1"
 ROW = (
     "\n#  size count type redop root time algbw busbw #wrong\n"
     "  8388608  2097152  float  sum  -1  201.5  41.63  82.60  0  200.1  41.9  83.2  0\n"
 )
-
-
-def checked(text: str, site: LaunchContext | None = None) -> list[LaunchCheck]:
-    return check_all(from_text(text, site or LaunchContext()))
-
-
-def said(one: LaunchCheck) -> str:
-    return starts(one.predictions[0][0], one.gpus)
-
-
-def ids(one: LaunchCheck) -> set[str]:
-    return {held.finding.id for held in one.findings}
 
 
 @pytest.mark.parametrize(
@@ -80,8 +67,7 @@ def test_a_word_that_names_no_number_is_an_error() -> None:
 
 @pytest.mark.parametrize("text", [f"{TEST} < in.txt > out.txt", f"{TEST} <in.txt >out.txt"])
 def test_a_redirection_is_no_placeholder(text: str) -> None:
-    (one,) = checked(text)
-    assert "placeholder" not in ids(one)
+    assert "placeholder" not in ids(only(text))
 
 
 @pytest.mark.parametrize(
@@ -166,12 +152,10 @@ def test_a_command_that_prose_repeats_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["nccl_alltoall_perf", "allreduce_test_perf", "alltoall_test_perf", "allreduce_perf,"],
+    "name", ["nccl_alltoall_perf", "allreduce_test_perf", "alltoall_test_perf", "allreduce_perf,"]
 )
 def test_a_program_of_another_project_is_not_misspelt(name: str) -> None:
-    (one,) = checked(f"mpirun -np 8 ./{name} -b 8 -e 1G")
-    assert "binary-unknown" not in ids(one)
+    assert "binary-unknown" not in ids(only(f"mpirun -np 8 ./{name} -b 8 -e 1G"))
 
 
 def test_each_job_of_a_page_has_its_own_directives() -> None:

@@ -11,13 +11,9 @@ from nccltune.launch_lint.options import OPENMPI_4
 from nccltune.launch_lint.source import from_text
 from nccltune.launch_lint.starts import starts
 from nccltune.model.finding import Severity
+from tests.unit.launch_lint.judged import only
 
 TEST = "all_reduce_perf -b 8 -e 1G -f 2 -g 1"
-
-
-def only(text: str, site: LaunchContext | None = None) -> LaunchCheck:
-    (one,) = check_all(from_text(text, site or LaunchContext()))
-    return one
 
 
 def severity(one: LaunchCheck, kind: str) -> Severity | None:
@@ -129,8 +125,7 @@ def test_a_file_of_programs_needs_no_program() -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    ["-n 256 -npernode 16 -hostfile h", "-np 16 -H a:16", "-N 16 -np 32 -H a:16,b:16"],
+    "options", ["-n 256 -npernode 16 -hostfile h", "-np 16 -H a:16", "-N 16 -np 32 -H a:16,b:16"]
 )
 def test_as_many_gpus_are_taken_for_there_as_the_command_uses(options: str) -> None:
     one = only(f"mpirun {options} {TEST}")
@@ -257,9 +252,7 @@ def test_hosts_whose_names_are_computed_are_hosts_of_their_own() -> None:
         "for i in 0 1; do echo $B-$i slots=4 | tee -a /none/h; done\n"
         f"mpirun --hostfile /none/h {TEST}\n"
     )
-    one = only(text)
-    placement = one.predictions[0][0].placement
-    assert placement is not None
+    placement = only(text).predictions[0][0].placement
     assert [node.processes for node in placement.nodes] == [4, 4]
 
 

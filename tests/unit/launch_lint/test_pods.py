@@ -105,6 +105,7 @@ GPUS = "            resources: {limits: {nvidia.com/gpu: 8}}\n"
 SHM = "            volumeMounts: [{name: shm, mountPath: /dev/shm}]\n"
 
 EFA = "            env: [{name: FI_PROVIDER, value: efa}]\n"
+PATHS = "            env: [{{name: A, value: b}}, {{name: PATH, value: '{}'}}]\n"
 DEVICES = "a.io/nic: 1, nvidia.com/gpu: 8"
 
 WRONG = [
@@ -148,6 +149,11 @@ WRONG = [
      "--master-addr=train-node-0-0.train --node-rank=0", "inner-rank"),
     (MPIJOB, "NCCL_DEBUG=INFO", "FI_PROVIDER=efa", "pod-efa"),
     (PYTORCHJOB, GPUS, GPUS + EFA, "pod-efa"),
+    (JOBSET, "--rdzv-backend=c10d", "--node-rank=${HOSTNAME##*-}", "inner-rank"),
+    (JOBSET, "hostNetwork: true", 'hostIPC: "True"', "manifest"),
+    (PYTORCHJOB, GPUS, GPUS + PATHS.format("/a:$PATH"), "env-kept"),
+    (PYTORCHJOB, GPUS, GPUS + PATHS.format("$(PATH):/a"), "env-kept"),
+    (PYTORCHJOB, GPUS, GPUS + PATHS.format("${A}/bin"), "env-kept"),
 ]  # fmt: skip
 
 RIGHT = [
@@ -166,6 +172,8 @@ RIGHT = [
     ),
     PYTORCHJOB.replace(GPUS, GPUS + EFA + "            securityContext: {privileged: true}\n"),
     PYTORCHJOB.replace(GPUS, GPUS + EFA).replace("nvidia.com/gpu: 8", DEVICES),
+    PYTORCHJOB.replace(GPUS, GPUS + PATHS.format("$(A):$$PATH:$HOME")),
+    JOBSET.replace("c10d", "c10d --rdzv-id=${HOSTNAME##*-}").replace("Network: true", "IPC: true"),
     POD.replace("nccl-tests", "i\n    env: [{name: FI_PROVIDER, value: efa}]"),
     PYTORCHJOB.replace("[torchrun, --nnodes=2, --nproc-per-node=8, train.py]", "[torchrun, t.py]"),
     POD.replace(
@@ -192,6 +200,17 @@ def test_right_manifests_have_no_finding(text: str) -> None:
 def test_one_mistake_is_found(right: str, old: str, new: str, expected: str) -> None:
     assert old in right
     assert expected in _ids(right.replace(old, new))
+
+
+def test_nics_without_a_device_of_the_pod_are_noted() -> None:
+    text = MPIJOB.replace("NCCL_DEBUG=INFO", "NCCL_IB_HCA=mlx5")
+    texts = [
+        *(text, text.replace("nvidia.com/gpu: 8", DEVICES), text.replace("=mlx5", "=^mlx5")),
+        *(text.replace("replicas: 2", "replicas: 1"), text.replace("NCCL_IB", "NCCL_NET=IB")),
+        text.replace("{name: test}", "{annotations: {k8s.v1.cni.cncf.io/networks: a}}"),
+    ]
+    found = [[one.id for one in judge_manifests(documents_of(one, "a"))] for one in texts]
+    assert found == [["pod-rdma"], [], [], [], [], []]
 
 
 def test_a_pod_without_a_launcher_is_judged(
@@ -249,7 +268,6 @@ def test_kubernetes_replaces_variables_of_a_command() -> None:
     )
     (found,) = from_manifests(documents_of(text, "job.yaml"), LaunchContext(), "job.yaml")
     ((prediction, _),) = check(found.line, found.site).predictions
-    assert prediction.placement is not None
     assert prediction.placement.processes == 16
 
 
@@ -276,7 +294,6 @@ def test_jobs_in_a_config_map_are_manifests() -> None:
     )
     (found,) = from_manifests(documents_of(text, "m.yaml"), LaunchContext(), "m.yaml")
     placement = check(found.line, found.site).predictions[0][0].placement
-    assert placement is not None
     assert [node.processes for node in placement.nodes] == [8, 8]
 
 
@@ -417,7 +434,6 @@ def test_variables_of_torchrun_stand_for_its_options() -> None:
     line = "PET_NNODES=2 PET_NPROC_PER_NODE=4 torchrun --rdzv-backend=c10d --rdzv-endpoint=a:1 t.py"
     (launch,) = lint(LintRequest([line])).launches
     placement = launch.commands[0].predictions[0][0].placement
-    assert placement is not None
     assert [node.processes for node in placement.nodes] == [4, 4]
 
 

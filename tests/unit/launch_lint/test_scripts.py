@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scripts, pages and templates as people write them: what they start, and no fix that harms."""
+"""Scripts, pages and templates as people write them, no fix that harms, and NICs by rank."""
 
 import re
 from pathlib import Path
@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from nccltune.app.lint import LintRequest, lint
-from nccltune.launch_lint.check import LaunchCheck, check_all
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.directives import unread_directives
 from nccltune.launch_lint.output import judge_output
+from nccltune.launch_lint.peers import nics_by_rank
 from nccltune.launch_lint.source import from_text
-from nccltune.launch_lint.starts import starts
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
+from tests.unit.launch_lint.judged import checked, ids, only, said
 
 TEST = "all_reduce_perf -b 8 -e 8G -f 2 -g 1"
 HEADER = (
@@ -22,18 +22,6 @@ HEADER = (
     " agg iters: 1 validation: 1 graph: 0\n# Using devices\n"
 )
 EIGHT = "all_reduce_perf -b 8 -e 8G -f 2 -g 8"
-
-
-def checked(text: str) -> list[LaunchCheck]:
-    return check_all(from_text(text, LaunchContext()))
-
-
-def said(one: LaunchCheck) -> str:
-    return starts(one.predictions[0][0], one.gpus)
-
-
-def kinds(one: LaunchCheck) -> set[str]:
-    return {held.finding.id for held in one.findings}
 
 
 @pytest.mark.parametrize(
@@ -117,7 +105,7 @@ def kinds(one: LaunchCheck) -> set[str]:
 def test_what_a_script_starts(text: str, expected: str) -> None:
     (one,) = checked(text)
     assert said(one).startswith(expected)
-    assert "too-many-gpus" not in kinds(one)
+    assert "too-many-gpus" not in ids(one)
 
 
 def test_one_launcher_of_a_text_is_one_program() -> None:
@@ -133,7 +121,7 @@ def test_one_launcher_of_a_text_is_one_program() -> None:
 
 def test_a_device_that_lacks_a_digit() -> None:
     (one,) = checked(f"mpirun -np 16 -H a:8,b:8 -x NCCL_IB_HCA=mlx5_6,mlx_8 {TEST}")
-    assert kinds(one) == {"hca"}
+    assert ids(one) == {"hca"}
     assert one.fixed is not None
     assert "NCCL_IB_HCA=mlx5_6,mlx5_8" in one.fixed
 
@@ -149,23 +137,20 @@ def test_a_device_that_lacks_a_digit() -> None:
 )
 def test_the_gpus_of_a_container(options: str, has_gpus: bool) -> None:
     (one,) = checked(f"docker run --rm --ipc=host {options} i ./{EIGHT}")
-    assert ("container-without-gpus" not in kinds(one)) == has_gpus
+    assert ("container-without-gpus" not in ids(one)) == has_gpus
 
 
 def test_as_many_processes_as_gpus_of_each() -> None:
     (one,) = checked(f"mpirun -np 8 {EIGHT}")
-    assert "as-many-as-gpus" in kinds(one)
+    assert "as-many-as-gpus" in ids(one)
     assert not one.is_wrong
-    (one,) = checked(f"mpirun -np 8 -H a,b,c,d,e,f,g,h --bind-to none {EIGHT}")
-    assert not one.findings
+    assert not only(f"mpirun -np 8 -H a,b,c,d,e,f,g,h --bind-to none {EIGHT}").findings
 
 
 def test_a_network_inside_one_node_is_no_left_over() -> None:
     off = "-x NCCL_P2P_DISABLE=1 -x NCCL_SHM_DISABLE=1"
-    (one,) = checked(f"mpirun -np 8 -H a:8 -x NCCL_NET=Socket {off} {TEST}")
-    assert kinds(one) == {"network-only"}
-    (one,) = checked(f"mpirun -np 8 -H a:8 -x NCCL_SHM_DISABLE=1 {TEST}")
-    assert kinds(one) == {"setting-left-over"}
+    assert ids(only(f"mpirun -np 8 -H a:8 -x NCCL_NET=Socket {off} {TEST}")) == {"network-only"}
+    assert ids(only(f"mpirun -np 8 -H a:8 -x NCCL_SHM_DISABLE=1 {TEST}")) == {"setting-left-over"}
 
 
 @pytest.mark.parametrize(
@@ -178,7 +163,7 @@ def test_a_network_inside_one_node_is_no_left_over() -> None:
 )
 def test_a_setting_behind_the_program(launcher: str, fixed: str) -> None:
     (one,) = checked(f"{launcher} {TEST} NCCL_ALGO=Tree")
-    assert kinds(one) == {"argument-ignored"}
+    assert ids(one) == {"argument-ignored"}
     assert one.fixed is not None
     assert fixed in one.fixed
     assert one.fixed.endswith("-g 1")
@@ -187,10 +172,9 @@ def test_a_setting_behind_the_program(launcher: str, fixed: str) -> None:
 @pytest.mark.parametrize("launcher", ["mpirun -np 16 -H a:8,b:8", "srun -N 2 --ntasks-per-node=8"])
 def test_an_assignment_is_no_program(launcher: str) -> None:
     (one,) = checked(f"{launcher} NCCL_IB_TC=104 NCCL_ALGO=Ring {TEST}")
-    assert kinds(one) == {"value-as-program"}
+    assert ids(one) == {"value-as-program"}
     assert one.fixed == f"{launcher} env NCCL_IB_TC=104 NCCL_ALGO=Ring {TEST}"
-    (one,) = checked(one.fixed)
-    assert not one.findings
+    assert not only(one.fixed).findings
 
 
 def test_rounds_that_a_container_hides_are_one() -> None:
@@ -198,8 +182,7 @@ def test_rounds_that_a_container_hides_are_one() -> None:
         "for n in 1 2 3; do for a in x y; do docker run --gpus all --shm-size=8g"
         f' -e NCCL_DEBUG_FILE=/o/$a_%p --entrypoint=bash i -c "{EIGHT}"; done; done'
     )
-    (one,) = checked(text)
-    assert said(one) == "1 process, on one node, 8 GPUs each = 8 ranks"
+    assert said(only(text)) == "1 process, on one node, 8 GPUs each = 8 ranks"
 
 
 @pytest.mark.parametrize(
@@ -217,7 +200,7 @@ def test_rounds_that_a_container_hides_are_one() -> None:
 )
 def test_a_fault_without_a_right_edit_has_no_fixed_line(command: str, kind: str) -> None:
     (one,) = checked(command)
-    assert kind in kinds(one)
+    assert kind in ids(one)
     assert one.fixed is None
 
 
@@ -235,7 +218,7 @@ def test_a_fault_without_a_right_edit_has_no_fixed_line(command: str, kind: str)
 )
 def test_sizes_that_are_no_whole_element(arguments: str, is_bad: bool) -> None:
     (one,) = checked(f"mpirun -np 16 -H a:8,b:8 {arguments} -e 8G -f 2 -g 1")
-    assert ("size-below-8" in kinds(one)) == is_bad
+    assert ("size-below-8" in ids(one)) == is_bad
 
 
 def test_a_size_that_each_rank_has_a_share_of() -> None:
@@ -272,21 +255,20 @@ def test_several_torchrun_on_a_node(outer: str, expected: set[str]) -> None:
     inner = "torchrun --nnodes 4 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint a:1 t.py"
     (one,) = checked(f"{outer} {inner}")
     assert {h.finding.id for h in one.findings if h.finding.severity != "note"} <= expected
-    assert ("shared-gpus" in kinds(one)) == ("shared-gpus" in expected)
+    assert ("shared-gpus" in ids(one)) == ("shared-gpus" in expected)
 
 
 def test_srun_without_numbers_may_be_in_a_job() -> None:
-    (one,) = checked(f"srun --mpi=pmix {TEST}")
-    assert not one.is_wrong
+    assert not only(f"srun --mpi=pmix {TEST}").is_wrong
     for asked in ("-n 1", "--gpus=8"):
         (one,) = checked(f"srun {asked} --mpi=pmix {TEST}")
         assert one.is_wrong
 
 
 def test_the_gpus_that_a_text_gives_each_node() -> None:
-    for said in ("Two hosts, each with 6 A100 GPUs", "On nodes with 6 GPUs each"):
-        (one,) = checked(f"{said}:\n```\nmpirun -np 1 {EIGHT}\n```\n")
-        assert "too-many-gpus" in kinds(one)
+    for text in ("Two hosts, each with 6 A100 GPUs", "On nodes with 6 GPUs each"):
+        (one,) = checked(f"{text}:\n```\nmpirun -np 1 {EIGHT}\n```\n")
+        assert "too-many-gpus" in ids(one)
     (one,) = checked(f"It runs 8 operations, each with 1 GPU per node.\n```\n{EIGHT}\n```\n")
     assert not one.is_wrong
 
@@ -325,7 +307,7 @@ def test_a_launcher_that_another_program_is_given_starts_nothing() -> None:
 def test_a_comment_behind_a_backslash_ends_the_command() -> None:
     text = f"mpirun -np 8 \\ # all GPUs\n  {TEST}\n"
     (one,) = checked(text)
-    assert "line-continuation" in kinds(one)
+    assert "line-continuation" in ids(one)
     assert one.fixed == f"mpirun -np 8 {TEST}"
 
 
@@ -345,18 +327,17 @@ def test_lists_and_paths(command: str, kind: str | None, is_known: bool) -> None
     (one,) = checked(command)
     assert {k.finding.id for k in one.findings if k.finding.severity != "note"} == {kind} - {None}
     assert (one.predictions[0][0].placement is not None) == is_known
-    assert "mca-no-effect" not in kinds(one)
+    assert "mca-no-effect" not in ids(one)
 
 
 def test_each_of_several_tasks_starts_no_job() -> None:
     (one,) = checked(f"srun -N 1 --ntasks-per-node=8 bash -c 'mpirun -np 8 {TEST}'")
-    assert "nested-launcher" in kinds(one)
+    assert "nested-launcher" in ids(one)
 
 
 def test_the_number_of_nodes_of_a_variable_is_said() -> None:
     text = f"#SBATCH -N 8\nsrun -N ${{NUM}} --ntasks-per-node=8 {TEST}"
-    (one,) = checked(text)
-    (prediction, _) = one.predictions[0]
+    (prediction, _) = only(text).predictions[0]
     assert prediction.assumed == "8 nodes assumed, as -N ${NUM} is not known here: --nodes"
 
 
@@ -394,7 +375,7 @@ MPI = f"mpirun -np 16 -N 8 -H a:8,b:8 {{}}{TEST}"
     ],
 )
 def test_a_variable_without_export_reaches_no_program(script: str) -> None:
-    assert "not-exported" in kinds(checked(script)[-1])
+    assert "not-exported" in ids(checked(script)[-1])
     assert checked(script)[-1].fixed is None
 
 
@@ -417,4 +398,65 @@ def test_a_variable_without_export_reaches_no_program(script: str) -> None:
     ],
 )
 def test_what_is_exported_or_read_by_the_line_is_no_fault(script: str) -> None:
-    assert not any("not-exported" in kinds(one) for one in checked(script))
+    assert not any("not-exported" in ids(one) for one in checked(script))
+
+
+_CASE = """APP="$@"
+let place=$OMPI_COMM_WORLD_LOCAL_RANK%4
+case ${place} in
+[0])
+  export NCCL_IB_HCA=mlx5_4:1
+  numactl -N 0 $APP ;;
+[1])
+  export NCCL_IB_HCA=mlx5_5:1
+  numactl -N 1 $APP ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _CASE,
+        "export NCCL_IB_HCA=mlx5_$OMPI_COMM_WORLD_LOCAL_RANK\nexec $@\n",
+        "srun bash -c 'export NCCL_IB_HCA=mlx5_${SLURM_LOCALID}:1; python train.py'\n",
+        "NICS=(mlx5_0 mlx5_1)\nexport NCCL_IB_HCA=${NICS[$SLURM_LOCALID]}\nexec $@\n",
+        "lr=$SLURM_LOCALID\nif [ $lr -eq 0 ]; then\n  export NCCL_IB_HCA=mlx5_0\n"
+        "elif [ $lr -eq 1 ]; then\n  export NCCL_IB_HCA=mlx5_1\nfi\n",
+    ],
+)
+def test_a_nic_by_the_place_on_the_node_is_found(text: str) -> None:
+    assert [one.id for one in nics_by_rank(text)] == ["hca-by-rank"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# export NCCL_IB_HCA=mlx5_$SLURM_LOCALID\nexport NCCL_IB_HCA=$NICS\n",
+        "export UCX_NET_DEVICES=mlx5_$SLURM_LOCALID:1\nexport NCCL_IB_HCA=mlx5_0,mlx5_1\n",
+        "for nic in mlx5_0 mlx5_1; do mpirun -x NCCL_IB_HCA=$nic ./a; done\n",
+        'if [ "$(hostname)" = n1 ]; then export NCCL_IB_HCA=mlx5_0; else\n'
+        "export NCCL_IB_HCA=mlx5_2; fi\nexport LOCAL_RANK=$SLURM_LOCALID\n",
+        "case $SLURM_JOB_PARTITION in\na) export NCCL_IB_HCA=mlx5_0 ;;\n"
+        "b) export NCCL_IB_HCA=mlx5_4 ;;\nesac\nlocal_rank=$SLURM_LOCALID\n",
+        "if [ $LOCAL_RANK = 0 ]; then\n  export NCCL_IB_HCA=mlx5_0\nfi\n",
+        "case $SLURM_LOCALID in 0) A=1 ;; esac\n",
+        'HCA=$(cat /etc/hca); echo "rank $SLURM_LOCALID"\nexport NCCL_IB_HCA=$HCA\n',
+        "export HCA=mlx5 CUDA_VISIBLE_DEVICES=$SLURM_LOCALID\nexport NCCL_IB_HCA=$HCA\n",
+        'if [ "$LOCAL_RANK" = 0 ]; then echo start; fi\nif [ "$CLUSTER" = a ]; then\n'
+        "export NCCL_IB_HCA=mlx5_0\nelse\nexport NCCL_IB_HCA=mlx5_2\nfi\n",
+        'case "$SLURM_LOCALID" in 0) echo first;; esac\n'
+        "[ -d /a ] && export NCCL_IB_HCA=mlx5_0\n[ -d /b ] && export NCCL_IB_HCA=mlx5_1\n",
+        "OUT=/out/$SLURM_LOCALID\nexport NCCL_IB_HCA=${OUT:+mlx5}\n",
+    ],
+)
+def test_a_nic_that_is_chosen_otherwise_is_not(text: str) -> None:
+    assert not list(nics_by_rank(text))
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "text", [" " * 100_000, "case $LOCAL_RANK in\n" * 20_000, "a=$((" * 20_000]
+)
+def test_long_texts_take_seconds(text: str) -> None:
+    assert not list(nics_by_rank(f"{text}\nNCCL_IB_HCA=mlx5_0"))

@@ -1,30 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launches as scripts, manifests and pages have them: continued, nested, with hidden values."""
+"""Launches as scripts, manifests, pages, recipes of make and Dockerfiles have them."""
 
 from pathlib import Path
 
 import pytest
 
-from nccltune.app.lint import LintKind, recognise
+from nccltune.app.lint import LintKind, LintRequest, lint, recognise
 from nccltune.cli import run
-from nccltune.launch_lint.check import LaunchCheck, check
+from nccltune.launch_lint import source
+from nccltune.launch_lint.check import check
 from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.recipes import started_by
 from nccltune.launch_lint.source import from_text
+from tests.unit.launch_lint.judged import checked, ids, only, processes
 
 TEST = "all_reduce_perf -b 8 -e 8G -f 2 -g 1"
-
-
-def checked(text: str) -> list[LaunchCheck]:
-    return [check(one.line, one.site) for one in from_text(text, LaunchContext())]
-
-
-def ids(one: LaunchCheck) -> set[str]:
-    return {held.finding.id for held in one.findings}
-
-
-def processes(one: LaunchCheck) -> int | None:
-    start = one.predictions[0][0]
-    return start.placement.processes if start.placement else start.processes
 
 
 @pytest.mark.parametrize("blanks", [" ", " \t", "  \r"])
@@ -56,8 +46,7 @@ def test_the_output_of_another_program_is_no_launch_of_a_test() -> None:
 
 
 def test_the_script_of_a_container_is_read() -> None:
-    (one,) = checked(f"docker run --gpus all image bash -c 'cd /opt && {TEST[:-1]}8'")
-    assert one.gpus == 8
+    assert only(f"docker run --gpus all image bash -c 'cd /opt && {TEST[:-1]}8'").gpus == 8
 
 
 def test_an_unknown_sum_is_one_word() -> None:
@@ -79,15 +68,13 @@ def test_hosts_in_a_variable_are_unknown(command: str, hosts: str) -> None:
 
 
 def test_hosts_with_slots_are_known_whatever_their_names() -> None:
-    (one,) = checked(f"mpirun -np 16 -H $A:8,$B:8 {TEST}")
-    assert processes(one) == 16
+    assert processes(only(f"mpirun -np 16 -H $A:8,$B:8 {TEST}")) == 16
 
 
 @pytest.mark.parametrize("passed", ["-x $NAMES", "$FLAGS", "$(env | sed 's/=.*//;s/^/-x /')"])
 def test_variables_that_a_hidden_list_may_pass_on_are_not_missed(passed: str) -> None:
     script = f"export NCCL_DEBUG=INFO\nmpirun -np 16 -H a:8,b:8 {passed} {TEST}"
-    (one,) = checked(script)
-    assert "env-not-exported" not in ids(one)
+    assert "env-not-exported" not in ids(only(script))
 
 
 def test_an_option_overrides_what_the_script_sets() -> None:
@@ -146,8 +133,7 @@ spec:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [CONFIG_MAP, RAY_JOB, f"#!/bin/bash\nkubectl apply -f - <<'EOF'\n{MANIFEST}EOF\n"],
+    "text", [CONFIG_MAP, RAY_JOB, f"#!/bin/bash\nkubectl apply -f - <<'EOF'\n{MANIFEST}EOF\n"]
 )
 def test_scripts_in_manifests_and_manifests_in_scripts_are_read(
     text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -187,8 +173,7 @@ def test_a_script_behind_its_shell_runs_in_each_process() -> None:
 
 
 def test_the_text_of_eval_is_read() -> None:
-    (one,) = checked(f'CMD="{TEST[:-1]}8"\neval "NCCL_DEBUG=INFO $CMD" | tee log\n')
-    assert one.gpus == 8
+    assert only(f'CMD="{TEST[:-1]}8"\neval "NCCL_DEBUG=INFO $CMD" | tee log\n').gpus == 8
 
 
 def test_options_of_an_unknown_mpiexec_are_no_errors() -> None:
@@ -221,3 +206,55 @@ def test_processes_without_hosts_start_on_one_node(text: str, said: bool) -> Non
     (found,) = from_text(text, LaunchContext())
     ids = [one.finding.id for one in check(found.line, found.site).findings]
     assert ("as-many-as-gpus" in ids) == said
+
+
+@pytest.mark.parametrize("prefix", ["", "@", "-", "+", "@-", "- @"])
+@pytest.mark.parametrize("assigned", ["NP ?= 16", "NP := 16  # all", "NP=16", "export NP = 16"])
+def test_a_recipe_of_make_is_a_command(tmp_path: Path, prefix: str, assigned: str) -> None:
+    path = tmp_path / "Makefile"
+    path.write_text(
+        f"{assigned}\n.PHONY: run\nrun: build\n\t{prefix}mpirun -np $(NP) -N 8 \\\n"
+        "\t  ./all_reduce_perf -b 8 -e 1G -f 2\n"
+    )
+    (launch,) = lint(LintRequest([str(path)])).launches
+    (one,) = launch.commands
+    ((prediction, _),) = one.predictions
+    assert [node.processes for node in prediction.placement.nodes] == [8, 8]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "expected"),
+    [
+        ("\texport NCCL_ALGO=Tree\n\t@torchrun --nproc-per-node=8 t.py\n", ["export-lost"]),
+        ("\t@export NCCL_ALGO=Tree && torchrun --nproc-per-node=8 t.py\n", []),
+        ("\texport NCCL_ALGO=Tree; \\\n\ttorchrun --nproc-per-node=8 t.py\n", []),
+        ("\ttorchrun --nproc-per-node=8 t.py\n\n.ONESHELL:\n", []),
+    ],
+)
+def test_each_line_of_a_recipe_has_its_own_shell(
+    tmp_path: Path, recipe: str, expected: list[str]
+) -> None:
+    path = tmp_path / "Makefile"
+    path.write_text(f"run:\n{recipe}")
+    (launch,) = lint(LintRequest([str(path)])).launches
+    assert [one.id for one in launch.findings] == expected
+    exported = dict(source.from_text(path.read_text(), LaunchContext())[0].site.exported)
+    assert ("NCCL_ALGO" in exported) == ("; " in recipe or "&&" in recipe)
+
+
+@pytest.mark.parametrize(
+    ("lines", "started"),
+    [
+        ("ENTRYPOINT torchrun t.py\nCMD [b]", "torchrun t.py"),
+        ('ENTRYPOINT ["a"]\nCMD ["b"]', "a b"),
+        ('CMD ["b"]\nENTRYPOINT ["a"]', "a b"),
+        ('CMD ["b"]\nFROM x', "export A=1\nb"),
+        ('CMD ["b"]\nFROM X\nENTRYPOINT ["a"]', "export A=1\na"),
+        ('ENTRYPOINT ["a"]\nFROM x\nENV B=2\nCMD ["b"]', "export A=1\nexport B=2\na b"),
+        ('CMD ["b"]\nFROM x AS y\nENV B=2\nFROM x', "export A=1\nb"),
+        ('CMD ["b"]\nFROM z\nCMD c', "c"),
+    ],
+)
+def test_what_a_dockerfile_starts(lines: str, started: str) -> None:
+    env = "ENV A=1\n" if "FROM" in lines else ""
+    assert started_by(f"FROM i AS x\n{env}{lines}\n").strip("\n") == started

@@ -7,25 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccltune.launch_lint.check import LaunchCheck, check
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.shell import ShellScope, ShellValue, expanded
-from nccltune.launch_lint.source import from_text
 from nccltune.launch_lint.words import rewritten, split
 from nccltune.model.errors import InputError
 from tests.unit.launch_lint import test_commands, test_guide
+from tests.unit.launch_lint.judged import checked, only, processes
 
 SIZES = "-b 1G -e 8G -f 2 -g 1"
 HEAD = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\n"
-
-
-def checked(text: str, site: LaunchContext | None = None) -> list[LaunchCheck]:
-    return [check(found.line, found.site) for found in from_text(text, site or LaunchContext())]
-
-
-def processes(judged: LaunchCheck) -> int | None:
-    start = judged.predictions[0][0]
-    return start.placement.processes if start.placement else start.processes
 
 
 @pytest.mark.parametrize(
@@ -86,8 +76,7 @@ def test_parts_of_a_value(value: str, part: str, total: int | None) -> None:
 def test_the_number_of_words_in_a_variable(count: str) -> None:
     hosts = "HOSTS='a\nb'" if count == "wc -l" else "HOSTS=a,b"
     script = f'{hosts}\nN=$(echo "$HOSTS" | {count})\n'
-    (judged,) = checked(f"{script}mpirun -np $((N*8)) -N 8 all_reduce_perf {SIZES}")
-    assert processes(judged) == 16
+    assert processes(only(f"{script}mpirun -np $((N*8)) -N 8 all_reduce_perf {SIZES}")) == 16
 
 
 @pytest.mark.parametrize(
@@ -135,8 +124,7 @@ def test_options_in_an_unknown_variable_make_the_number_unknown() -> None:
         "the options in $OPTS, ${MORE[@]} are not known here"
     )
     assert not judged.is_wrong
-    (judged,) = checked(f"mpirun $OPTS -np 16 -H a:8,b:8 all_reduce_perf {SIZES}")
-    assert processes(judged) == 16
+    assert processes(only(f"mpirun $OPTS -np 16 -H a:8,b:8 all_reduce_perf {SIZES}")) == 16
 
 
 def test_a_variable_of_a_branch_or_a_loop_is_unknown() -> None:
@@ -162,8 +150,7 @@ def test_a_variable_of_a_branch_or_a_loop_is_unknown() -> None:
 )
 def test_a_fixed_line_keeps_what_the_script_has(before: str, kept: str) -> None:
     command = f"srun --mpi=pmix {kept} /opt/all_reduce_perf -b 1G -e 10G -f 2 -g 1 | tee $OUT/log"
-    (judged,) = checked(f"{HEAD}{before}{command}\n")
-    assert judged.fixed == command.replace("-e 10G", "-e 8G")
+    assert only(f"{HEAD}{before}{command}\n").fixed == command.replace("-e 10G", "-e 8G")
 
 
 @pytest.mark.parametrize(
@@ -185,8 +172,7 @@ def test_a_fixed_line_keeps_what_the_script_has(before: str, kept: str) -> None:
 def test_an_edited_word_stays_open_to_the_shell(wrong: str, right: str) -> None:
     name, _, behind = wrong.partition(" -x DIR")
     text = f"mpirun -np 8 {name} {SIZES}{' -x DIR' if behind else ''}{behind}"
-    (judged,) = checked(text, LaunchContext(nodes=1))
-    assert judged.fixed == f"mpirun -np 8 {right} {SIZES}"
+    assert only(text, LaunchContext(nodes=1)).fixed == f"mpirun -np 8 {right} {SIZES}"
 
 
 TEXT = st.text(st.sampled_from("ab $`'\"\\(){}[]*~=-\n;&|<>#0"), max_size=30)
@@ -236,8 +222,7 @@ def test_lines_of_the_operators_hostfile_are_workers(count: str, file: str) -> N
     (judged,) = checked(script, LaunchContext(nodes=2, slots=8, workers=2))
     assert processes(judged) == 16
     assert judged.predictions[0][0].assumed == "/etc/mpi/hostfile has a line for each of 2 workers"
-    (judged,) = checked(script, LaunchContext(nodes=2, slots=8))
-    assert processes(judged) is None
+    assert processes(only(script, LaunchContext(nodes=2, slots=8))) is None
 
 
 def test_the_program_of_a_script_is_read() -> None:
@@ -246,7 +231,6 @@ def test_the_program_of_a_script_is_read() -> None:
     )
     (judged,) = checked(srun.format("8G"))
     assert judged.findings == ()
-    assert judged.predictions[0][0].placement is not None
     assert judged.predictions[0][0].placement.ranks == 16
     (judged,) = checked(srun.format("10G"))
     assert [held.finding.id for held in judged.findings] == ["end-not-reached"]
@@ -295,5 +279,4 @@ def test_a_blank_behind_a_backslash_ends_the_command() -> None:
     script = f"mpirun -np 16 -H a:8,b:8 -x NCCL_DEBUG \\ \n    all_reduce_perf {SIZES}\n"
     first, *_ = checked(script)
     assert [held.finding.id for held in first.findings] == ["line-continuation"]
-    (whole,) = checked(script.replace("\\ \n", "\\\n"))
-    assert whole.findings == ()
+    assert only(script.replace("\\ \n", "\\\n")).findings == ()

@@ -24,6 +24,7 @@ from nccltune.launch_lint.read import read
 from nccltune.launch_lint.source import from_text
 from nccltune.launch_lint.words import split
 from nccltune.model.errors import InputError
+from tests.unit.launch_lint.judged import only
 
 SBATCH = """#!/bin/bash
 #SBATCH --nodes=2
@@ -59,19 +60,13 @@ spec:
 """
 
 
-def _check(text: str, site: LaunchContext | None = None) -> LaunchCheck:
-    (found,) = from_text(text, site or LaunchContext())
-    return check(found.line, found.site)
-
-
 def _ids(verdict: LaunchCheck) -> list[str]:
     return [held.finding.id for held in verdict.findings]
 
 
 def test_a_script_brings_its_nodes_and_variables() -> None:
-    verdict = _check(SBATCH)
+    verdict = only(SBATCH)
     ((prediction, _),) = verdict.predictions
-    assert prediction.placement is not None
     assert [node.processes for node in prediction.placement.nodes] == [8, 8]
     assert _ids(verdict) == ["end-not-reached"]
 
@@ -135,7 +130,6 @@ def test_what_we_render_is_right(flavor: Flavor, processes: str, nodes: int) -> 
     verdict = check(found.line, found.site, wanted)
     assert not verdict.is_wrong, verdict.findings
     ((prediction, _),) = verdict.predictions
-    assert prediction.placement is not None
     assert [node.processes for node in prediction.placement.nodes] == [
         node.processes for node in rendered.placement.nodes
     ]

@@ -105,7 +105,7 @@ def test_settings_are_judged_without_a_command(text: str, found: list[str]) -> N
             "bash run_cluster.sh -e NCCL_ALG=Ring\n",
             "what run_cluster.sh starts was not",
         ),
-        ("ray.sh", "ray start --head\nexport NCCL_ALG=Ring\n", "ray starts its processes"),
+        ("ray.sh", "export NCCL_ALG=Ring\nray start --head\n", "ray starts its processes"),
         (
             "kustomization.yaml",
             "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\npatches:\n"

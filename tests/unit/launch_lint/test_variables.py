@@ -6,19 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.launch_lint.check import LaunchCheck, check
+from nccltune.launch_lint.check import check
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.source import from_text
 from nccltune.launch_lint.variables import enabled, fault
 from nccltune.model.finding import Severity
 from nccltune.model.nccl_variables import is_foreign, nearest_variable, table
 from tests.unit.launch_lint import test_commands, test_pods
-
-
-def _checked(text: str) -> LaunchCheck:
-    (found,) = from_text(text, LaunchContext())
-    return check(found.line, found.site)
-
+from tests.unit.launch_lint.judged import only
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "lint-launch.md"
 
@@ -80,7 +75,6 @@ def test_right_values(name: str, value: str) -> None:
 )
 def test_wrong_values_and_what_is_meant(name: str, value: str, right: str | None) -> None:
     found = fault(table()[name], value)
-    assert found is not None
     assert found.right == right
     assert right is None or fault(table()[name], right) is None
 
@@ -126,7 +120,7 @@ def test_what_a_word_does_not_switch_off_stays_on(value: str) -> None:
         name for name, one in table().items() if name.endswith("_DISABLE") and one.kind != "text"
     ]
     for name in names:
-        judged = _checked(f"mpirun -np 16 -N 8 -x {name}={value} all_reduce_perf -b 8 -e 1G -f 2")
+        judged = only(f"mpirun -np 16 -N 8 -x {name}={value} all_reduce_perf -b 8 -e 1G -f 2")
         (found,) = [
             one.finding for one in judged.findings if one.finding.id == "setting-not-a-number"
         ]
@@ -137,7 +131,7 @@ def test_what_a_word_does_not_switch_off_stays_on(value: str) -> None:
 
 @pytest.mark.parametrize("name", ["NCCL_P2P_DISABLE", "NCCL_IB_DISABLE"])
 def test_a_number_that_may_switch_off_or_not_is_not_repaired(name: str) -> None:
-    judged = _checked(f"mpirun -np 16 -N 8 -x {name}=2 all_reduce_perf -b 8 -e 1G -f 2 -g 1")
+    judged = only(f"mpirun -np 16 -N 8 -x {name}=2 all_reduce_perf -b 8 -e 1G -f 2 -g 1")
     (found,) = [one.finding for one in judged.findings if one.finding.id == "variable-value"]
     assert found.fix == f"leave out {name}, or write {name}=1 to switch it off"
     assert found.edits == ()
@@ -162,7 +156,7 @@ def test_a_number_that_may_switch_off_or_not_is_not_repaired(name: str) -> None:
     ],
 )
 def test_lists_are_read_as_nccl_reads_them(setting: str, right: str | None) -> None:
-    judged = _checked(f"mpirun -n 16 -H a:8,b:8 -x '{setting}' all_reduce_perf")
+    judged = only(f"mpirun -n 16 -H a:8,b:8 -x '{setting}' all_reduce_perf")
     (held,) = judged.findings
     assert held.finding.severity is Severity.ERROR
     assert held.finding.id in ("hca", "interface")
@@ -188,7 +182,7 @@ def test_lists_are_read_as_nccl_reads_them(setting: str, right: str | None) -> N
     ],
 )
 def test_right_settings_have_no_finding(setting: str) -> None:
-    assert not _checked(f"mpirun -n 16 -H a:8,b:8 -x '{setting}' all_reduce_perf").findings
+    assert not only(f"mpirun -n 16 -H a:8,b:8 -x '{setting}' all_reduce_perf").findings
 
 
 @pytest.mark.parametrize(
@@ -205,10 +199,10 @@ def test_right_settings_have_no_finding(setting: str) -> None:
 )  # fmt: skip
 def test_zero_cta_needs_symmetric_memory(command: str, fixed: str | None) -> None:
     mpirun = "mpirun -n 8 -H a:8"
-    judged = _checked(command.format(mpirun))
+    judged = only(command.format(mpirun))
     assert [held.finding.id for held in judged.findings] == ["zero-cta"]
     assert judged.fixed == (fixed.format(mpirun) if fixed is not None else None)
-    assert not _checked(f"{mpirun} -x NCCL_CTA_POLICY=ZERO all_gather_perf -R 2").findings
+    assert not only(f"{mpirun} -x NCCL_CTA_POLICY=ZERO all_gather_perf -R 2").findings
 
 
 TRAINER = "torchrun --nproc-per-node=8 t.py"
@@ -236,7 +230,7 @@ JOB = "srun -N 2 --ntasks-per-node=8 {} all_reduce_perf -g 1"
     ],
 )  # fmt: skip
 def test_of_two_values_the_fixed_line_has_the_later(command: str, fixed: str | None) -> None:
-    judged = _checked(command)
+    judged = only(command)
     is_option = command.startswith(("mpirun", "srun"))
     (held,) = judged.findings[:1]
     assert held.finding.id == "env-twice"
@@ -246,13 +240,13 @@ def test_of_two_values_the_fixed_line_has_the_later(command: str, fixed: str | N
 
 @pytest.mark.parametrize("name", ["NCCL_PASS_SM", "NCCL_PSM_BUFFER_SIZE"])
 def test_variables_of_vccl_point_to_our_library(name: str) -> None:
-    (held,) = _checked(f"mpirun -n 8 -H a:8 -x {name}=1 sendrecv_perf").findings
+    (held,) = only(f"mpirun -n 8 -H a:8 -x {name}=1 sendrecv_perf").findings
     assert held.finding.severity is Severity.NOTE
     assert "NCCLTUNE_SENDRECV=1" in held.finding.fix
 
 
 def test_a_name_exchanged_with_its_value() -> None:
-    found = _checked("mpirun -np 2 -x NCCL_INFO=DEBUG ./all_reduce_perf -b 8 -e 1M -f 2")
+    found = only("mpirun -np 2 -x NCCL_INFO=DEBUG ./all_reduce_perf -b 8 -e 1M -f 2")
     (finding,) = [one.finding for one in found.findings if one.finding.id == "variable-unknown"]
     assert finding.fix == "write NCCL_DEBUG=INFO"
     assert "NCCL_DEBUG=INFO" in str(found.fixed)
@@ -263,7 +257,7 @@ def test_a_name_exchanged_with_its_value() -> None:
     [("alltoall_perf", True), ("sendrecv_perf", True), ("all_reduce_perf", False)],
 )
 def test_an_algorithm_for_sends(program: str, expected: bool) -> None:
-    found = _checked(f"mpirun -np 2 -x NCCL_ALGO=Ring ./{program} -b 8 -e 1M -f 2")
+    found = only(f"mpirun -np 2 -x NCCL_ALGO=Ring ./{program} -b 8 -e 1M -f 2")
     assert ("algorithm-of-sends" in {one.finding.id for one in found.findings}) is expected
 
 
@@ -274,7 +268,7 @@ def test_an_algorithm_for_sends(program: str, expected: bool) -> None:
      ("all_reduce_perf", 10, "")],
 )  # fmt: skip
 def test_channels_of_sends(program: str, limit: int, expected: str) -> None:
-    found = _checked(f"mpirun -np 2 -x NCCL_MAX_NCHANNELS={limit} ./{program} -b 8 -e 1M -f 2")
+    found = only(f"mpirun -np 2 -x NCCL_MAX_NCHANNELS={limit} ./{program} -b 8 -e 1M -f 2")
     said = [one.finding.message for one in found.findings if one.finding.id == "channels-of-sends"]
     assert (expected in said[0]) if expected else not said
 
@@ -286,7 +280,7 @@ def test_channels_of_sends(program: str, limit: int, expected: str) -> None:
      ("mpirun -n 8 -H a:8 -x NCCL_SOCKET_IFNAME=^docker0 all_reduce_perf", "")],
 )  # fmt: skip
 def test_a_list_that_lets_the_loopback_in(command: str, expected: str) -> None:
-    judged = _checked(command)
+    judged = only(command)
     assert (judged.fixed or "").replace("'", "") == expected
     assert bool(judged.findings) is bool(expected)
 
@@ -307,19 +301,19 @@ SEVERAL = "mpirun -np 4 {} ./all_reduce_perf -b 8 -e 1G -f 2 -g 1"
     ],
 )
 def test_a_file_that_several_processes_overwrite(value: str, right: str | None) -> None:
-    judged = _checked(SEVERAL.format(f"-x NCCL_DEBUG_FILE='{value}'"))
+    judged = only(SEVERAL.format(f"-x NCCL_DEBUG_FILE='{value}'"))
     found = [held.finding.fix for held in judged.findings if held.finding.id == "debug-file"]
     assert found == ([f"write NCCL_DEBUG_FILE={right}"] if right is not None else [])
     assert right is None or f"NCCL_DEBUG_FILE={right}" in (judged.fixed or "")
 
 
 def test_a_file_of_one_process_is_left_alone() -> None:
-    judged = _checked("NCCL_DEBUG_FILE=log ./all_reduce_perf -b 8 -e 1G -f 2 -g 8")
+    judged = only("NCCL_DEBUG_FILE=log ./all_reduce_perf -b 8 -e 1G -f 2 -g 8")
     assert [held.finding.id for held in judged.findings] == []
 
 
 def test_a_limit_of_pytorch_is_no_variable_of_nccl() -> None:
-    (held,) = _checked(SEVERAL.format("-x NCCL_TIMEOUT=12")).findings
+    (held,) = only(SEVERAL.format("-x NCCL_TIMEOUT=12")).findings
     assert (held.finding.id, held.finding.severity) == ("variable-unlisted", Severity.NOTE)
 
 
@@ -334,8 +328,7 @@ def test_a_limit_of_pytorch_is_no_variable_of_nccl() -> None:
     ],
 )
 def test_a_tuner_plugin_chooses_among_what_is_left(settings: str, expected: bool) -> None:
-    judged = _checked(SEVERAL.format(settings))
-    found = {held.finding.id for held in judged.findings}
+    found = {held.finding.id for held in only(SEVERAL.format(settings)).findings}
     assert ("settings-contradict" in found) is expected
     assert ("tuner-plugin" in found) is ("PLUGIN=none" not in settings)
 
@@ -351,13 +344,13 @@ def test_a_tuner_plugin_chooses_among_what_is_left(settings: str, expected: bool
     ],
 )
 def test_sizes_without_a_factor(arguments: str, expected: str | None) -> None:
-    judged = _checked(f"mpirun -np 4 ./all_reduce_perf {arguments} -g 1")
+    judged = only(f"mpirun -np 4 ./all_reduce_perf {arguments} -g 1")
     assert [held.finding.id for held in judged.findings] == ([expected] if expected else [])
     assert expected != "many-steps" or (judged.fixed or "").endswith("-f 2")
 
 
 def test_the_last_of_two_values_counts() -> None:
-    (held,) = _checked("mpirun -np 4 ./all_reduce_perf -b8 -e8G -f2 -b8 -e16G -f2 -g1").findings
+    (held,) = only("mpirun -np 4 ./all_reduce_perf -b8 -e8G -f2 -b8 -e16G -f2 -g1").findings
     assert held.finding.message == "-e is given as 8G and 16G: 16G counts"
 
 
@@ -427,7 +420,7 @@ def test_where_the_number_of_gpus_is_from(given: int | None, gpus: int | None, s
      ("mlx5_0", 0, False)],
 )  # fmt: skip
 def test_the_first_gid_of_roce(hca: str, index: int, expected: bool) -> None:
-    found = _checked(
+    found = only(
         f"mpirun -n 2 -H a,b -x NCCL_IB_HCA={hca} -x NCCL_IB_GID_INDEX={index} all_reduce_perf"
     )
     assert ("gid-index" in {one.finding.id for one in found.findings}) is expected

@@ -29,9 +29,9 @@ from nccltune.launch_lint.finding import (
     note,
     warning,
 )
+from nccltune.launch_lint.options import translated
 from nccltune.launch_lint.read import WRAPPERS
 from nccltune.launch_lint.rules.shape import named_number, of_program
-from nccltune.launch_lint.translate import translated
 from nccltune.launch_lint.words import is_open, nearest
 from nccltune.model.names import listed
 

@@ -177,10 +177,10 @@ def _is_script(view: View) -> bool:
     """Return whether the program is a shell's script or a tool, which may need no variable."""
     words = view.command.program
     name = words[0].text.rpartition("/")[2] if words else ""
-    return view.program is None and (name in SHELLS or name in _TOOLS)
+    return view.program is None and (name in SHELLS or name in TOOLS)
 
 
-_TOOLS = listed("true hostname date uname echo nvidia-smi ls sleep whoami uptime mkdir cp")
+TOOLS = listed("true hostname date uname echo nvidia-smi ls sleep whoami uptime mkdir cp")
 
 
 def _passes_unknown(view: View) -> bool:

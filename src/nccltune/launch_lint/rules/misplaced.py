@@ -18,9 +18,8 @@ from nccltune.launch_lint.finding import (
     warning,
 )
 from nccltune.launch_lint.misplaced import Misplaced
-from nccltune.launch_lint.options import TABLES
+from nccltune.launch_lint.options import TABLES, translated
 from nccltune.launch_lint.rules.shape import of_program
-from nccltune.launch_lint.translate import translated
 from nccltune.launch_lint.words import whole_number
 
 

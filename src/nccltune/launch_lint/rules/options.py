@@ -26,10 +26,10 @@ from nccltune.launch_lint.options import (
     SERVERS,
     TABLES,
     TRAINERS,
+    translated,
 )
 from nccltune.launch_lint.read import is_command, is_launcher, nearest_option, script_of
 from nccltune.launch_lint.rules.shape import of_program
-from nccltune.launch_lint.translate import translated
 from nccltune.launch_lint.words import is_open
 
 _OF_TRANSPORT = ("UCX_", "OMPI_MCA_btl", "OMPI_MCA_pml")
@@ -61,10 +61,7 @@ def unknown(view: View) -> Iterator[LaunchFinding]:
             fix = f"write {variable} before {view.command.launcher.text}"
             edits = (*edits, SetLead(variable.partition("=")[0], variable, add=True))
         yield error(
-            "option-unknown",
-            f"{_name(view)} has no {word}{whose}: nothing starts",
-            fix,
-            edits,
+            "option-unknown", f"{_name(view)} has no {word}{whose}: nothing starts", fix, edits
         )
 
 

@@ -8,7 +8,12 @@ from nccltune.launch_lint.boxes import entrypoint_of
 from nccltune.launch_lint.command import LaunchCommand, View
 from nccltune.launch_lint.finding import LaunchFinding, error, note, warning
 from nccltune.launch_lint.options import SERVERS, VLLM
-from nccltune.launch_lint.rules.torchrun import LOCAL_HOSTS, beyond_assumed, of_trainer
+from nccltune.launch_lint.rules.torchrun import (
+    LOCAL_HOSTS,
+    beyond_assumed,
+    beyond_nodes,
+    of_trainer,
+)
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
@@ -91,11 +96,7 @@ def server_nodes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             "add --node-rank N, another on each node",
         )
     elif given is not None and given >= number:
-        yield error(
-            "server-rank",
-            f"{rank.text}: of {number} nodes the ranks are 0 to {number - 1}",
-            "number the nodes from 0",
-        )
+        yield beyond_nodes("server-rank", rank.text, number)
 
 
 @of_server

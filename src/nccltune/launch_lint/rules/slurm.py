@@ -16,8 +16,10 @@ from nccltune.launch_lint.finding import (
     note,
     warning,
 )
+from nccltune.launch_lint.nested import SHELLS
 from nccltune.launch_lint.options import COMMON, SLURM
 from nccltune.launch_lint.read import nearest_option, script_of
+from nccltune.launch_lint.rules.environment import TOOLS
 from nccltune.launch_lint.rules.shape import BEHIND, with_gpus
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
@@ -107,6 +109,15 @@ def idle_nodes(view: View) -> Iterator[LaunchFinding]:
             f" {have} ({nodes.text}) get{'s' * (have - started == 1)} none",
             f"write --ntasks-per-node=1 for one on each, or ask for {count(started, 'node')}",
         )
+    each = view.site.asked("per_node")
+    full = (have or 0) * (whole_number(each.value) or 0 if each is not None else 0)
+    if have and started and have <= started < full and is_job and is_alone and each is not None:
+        yield warning(
+            "total-below-per-node",
+            f"{total.text} is the number of all processes, and {each.text} is only the most on a"
+            f" node: {started} start, not {full}",
+            f"leave out {total.text}",
+        )
 
 
 def _assigns(part: str) -> bool:
@@ -173,15 +184,15 @@ def tasks_unsaid(view: View) -> Iterator[LaunchFinding]:
 def task_gpus(view: View) -> Iterator[LaunchFinding]:
     """Find `--gpus-per-task=1 ... -g 8`: each task sees only its own GPUs."""
     program, placement = view.program, view.prediction.placement
-    if view.flavor.launcher is not Launcher.SLURM or program is None or placement is None:
-        return
-    if program.gpus is None or not placement.nodes:
+    if view.flavor.launcher is not Launcher.SLURM or placement is None or not placement.nodes:
         return
     bound = _gpu_bind(view)
     if bound is not None and bound[0].startswith("none"):
         return
     seen = _seen(view)
-    if seen is None:
+    if program is None:
+        yield from _of_unknown(view, seen)
+    if seen is None or program is None or program.gpus is None:
         return
     number, option = seen
     processes = placement.most
@@ -213,6 +224,28 @@ def task_gpus(view: View) -> Iterator[LaunchFinding]:
             " (invalid device ordinal), and NCCL may not import the memory of a GPU that the"
             " process does not see",
             f"give every process all GPUs of the node: {all_gpus} in place of {option.text}",
+        )
+
+
+def _of_unknown(view: View, seen: tuple[int, Option] | None) -> Iterator[LaunchFinding]:
+    """Find `--accel-bind=g` and `--gpus-per-task=1` of a program whose GPUs are not known."""
+    near, bound = _option(view, "accel_bind"), _gpu_bind(view)
+    option = seen[1] if seen is not None else None
+    shown = f"its own {count(seen[0], 'GPU')}" if seen is not None else "GPUs near its CPUs"
+    if option is None and near is not None and "g" in near.value:
+        option = near
+    elif option is None and bound is not None and "closest" in bound[0]:
+        option = bound[1]
+    placement, words = view.prediction.placement, view.command.program
+    name = words[0].text.rpartition("/")[2] if words else ""
+    several = placement is not None and placement.most > 1 and view.prediction.inner is None
+    if option is not None and several and name and name not in (*SHELLS, *TOOLS):
+        yield note(
+            "task-gpus-bound",
+            f"with {option.text} Slurm shows each process {shown} only: one that takes its rank on"
+            " the node as its device fails (invalid device ordinal), and NCCL may not import the"
+            " memory of a GPU that the process does not see",
+            "ask for GPUs by node, with --gpu-bind=none, and let the program choose its own",
         )
 
 

@@ -22,7 +22,7 @@ from nccltune.launch_lint.finding import (
 from nccltune.launch_lint.options import TORCHRUN, TRAINERS
 from nccltune.launch_lint.read import module_meant
 from nccltune.launch_lint.rules.shape import Rule
-from nccltune.launch_lint.training import all_gpus
+from nccltune.launch_lint.training import all_gpus, configured
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
@@ -115,6 +115,12 @@ def beyond_assumed(number: int) -> LaunchFinding:
     return note("too-many-gpus", said)
 
 
+def beyond_nodes(kind: str, text: str, nodes: int, what: str = "node") -> LaunchFinding:
+    """Return the finding on a rank, the option `text`, that none of `nodes` nodes has."""
+    said = f"{text}: of {nodes} {what}s the ranks are 0 to {nodes - 1}"
+    return error(kind, said, f"number the {what}s from 0")
+
+
 _LOGIN = re.compile(r"(?:\w+://)?(?:[^@/\s]*@)?([^@/\s:]+(?::\d+)?)/?")
 
 
@@ -161,12 +167,12 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     given = whole_number(rank.value) if rank is not None else None
     if given and number_of_nodes and given >= number_of_nodes and least in ("", number):
         one = "with --nnodes=1 the only node has rank 0, and this one waits for it"
-        ranks = f"of {number} nodes the ranks are 0 to {number_of_nodes - 1}"
-        yield error(
-            "torchrun-node-rank",
-            f"--node-rank={given}: {ranks if number_of_nodes > 1 else one}",
-            "number the nodes from 0" if number_of_nodes > 1 else "write --node-rank=0",
-            (Replace(rank, ("--node-rank=0",)),) if rank and number_of_nodes == 1 else (),
+        right, said = "--node-rank=0", f"--node-rank={given}"
+        edits: tuple[Edit, ...] = (Replace(rank, (right,)),) if rank else ()
+        yield (
+            beyond_nodes("torchrun-node-rank", said, number_of_nodes)
+            if number_of_nodes > 1
+            else error("torchrun-node-rank", f"{said}: {one}", f"write {right}", edits)
         )
         return
     if not several:
@@ -179,15 +185,19 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             " --rdzv-endpoint=HOST:29500",
         )
         return
-    address = endpoint or master
+    is_static = backend is None or backend.value == "static"
+    # Other backends number the nodes themselves, and meet at the endpoint alone.
+    other = "" if is_static or backend is None or is_open(backend.value) else backend.value
+    address = endpoint or (None if other else master)
     blame = error if number_of_nodes else _where_several(number)
     if address is None:
         if _is_set(view, "PET_RDZV_ENDPOINT", "PET_MASTER_ADDR"):
             return
         yield blame(
             "torchrun-endpoint",
-            f"--nnodes={number} without --rdzv-endpoint or --master-addr: each node waits at"
-            f" its own 127.0.0.1:{_PORT}",
+            f"--nnodes={number} without --rdzv-endpoint"
+            + (f", and {other} reads no other address" if other else " or --master-addr")
+            + ": each node waits at its own 127.0.0.1",
             f"add --rdzv-backend=c10d --rdzv-endpoint=HOST:{_PORT}, with one host for all nodes",
         )
         return
@@ -208,11 +218,14 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             "name one host that all nodes reach",
         )
         return
-    is_static = backend is None or backend.value == "static"
+    unused = [o.text for o in (master, rank) if o is not None and other]
+    if unused:
+        said = f"{' and '.join(unused)}: without effect, as {other} numbers the nodes itself, and"
+        yield note("torchrun-unused", f"{said} rank 0 may be on any of them")
     if is_static and command.last("node_rank") is None:
         if _is_set(view, "PET_NODE_RANK"):
             return
-        edits: tuple[Edit, ...] = ()
+        edits = ()
         if endpoint is not None:
             words = ("--rdzv-backend=c10d",)
             edits = (Replace(backend, words) if backend is not None else AppendOption(words),)
@@ -224,6 +237,21 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             else "add --node-rank=N, another on each node",
             edits,
         )
+
+
+@of_any
+def ports(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
+    """Find `--master-port=99999`: the last port is 65535."""
+    given = [configured(command, view.site).get("master_port", "")]
+    given += [v.value or "" for v in view.variables if v.name == "MASTER_PORT"]
+    ends = [command.last(meaning) for meaning in ("rdzv_endpoint", "master_addr")]
+    given += [end.value.rpartition(":")[2] for end in ends if end and end.value.count(":") == 1]
+    if (port := next((one for one in given if (whole_number(one) or 0) > _LAST), None)) is not None:
+        said = f"{port} is no port, of which {_LAST} is the last"
+        yield error("trainer-port", said, "choose one from 1024 on")
+
+
+_LAST = 65535
 
 
 @of_any

@@ -11,7 +11,13 @@ from nccltune.launch_lint.finding import AppendOption, LaunchFinding, Replace, e
 from nccltune.launch_lint.hosts import with_slurm_gpus
 from nccltune.launch_lint.options import ACCELERATE, DEEPSPEED, SERVERS, SLURM, TORCHRUN, TRAINERS
 from nccltune.launch_lint.rules.shape import BEHIND
-from nccltune.launch_lint.rules.torchrun import LOCAL_HOSTS, beyond_assumed, not_a_host, of_trainer
+from nccltune.launch_lint.rules.torchrun import (
+    LOCAL_HOSTS,
+    beyond_assumed,
+    beyond_nodes,
+    not_a_host,
+    of_trainer,
+)
 from nccltune.launch_lint.training import configured, visible
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
@@ -281,11 +287,7 @@ def accelerate_address(view: View, command: LaunchCommand) -> Iterator[LaunchFin
             "add --machine_rank=N, another on each machine",
         )
     elif rank is not None and (whole_number(rank) or 0) >= nodes:
-        yield error(
-            "accelerate-rank",
-            f"--machine_rank={rank}: of {nodes} machines the ranks are 0 to {nodes - 1}",
-            "number the machines from 0",
-        )
+        yield beyond_nodes("accelerate-rank", f"--machine_rank={rank}", nodes, "machine")
 
 
 @of_deepspeed

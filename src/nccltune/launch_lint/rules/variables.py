@@ -12,13 +12,7 @@ from nccltune.launch_lint.rules.shape import of_program
 from nccltune.launch_lint.variables import enabled, fault
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.names import listed
-from nccltune.model.nccl_variables import (
-    PREFIX,
-    RELEASES,
-    is_foreign,
-    nearest_variable,
-    table,
-)
+from nccltune.model.nccl_variables import PREFIX, RELEASES, is_foreign, nearest_variable, table
 
 _JOINED = re.compile(r"[,;\s]\s*([A-Z][A-Z0-9_]{2,}=)")
 _SUPPORTED = {

@@ -150,7 +150,7 @@ def expect(
         topology = first_gpus(topology, ranks_per_node)
     topology = only_nics(topology, chosen.nics)
     node = cached_routes(topology, chosen.path, nccl_version)
-    _check_peers(topology, node, nodes)
+    check_peers(topology, node, nodes)
     gpus = len(node.gpus)
     if by_peers and (gpus > 2 or node.nvswitch):
         raise _of_peers(collective)
@@ -229,7 +229,8 @@ def cached_search(
     return search(node, nodes=2 if several else 1, cross_nic=cross_nic, version=version)
 
 
-def _check_peers(topology: Topology, node: NodeRoutes, nodes: int) -> None:
+def check_peers(topology: Topology, node: NodeRoutes, nodes: int) -> None:
+    """Raise InputError for a single rank, nodes that cannot be joined, or unknown NVLinks."""
     if nodes * len(node.gpus) < 2:
         raise InputError(
             "one rank has no peer to communicate with", hint="add --nodes 2, or more GPUs a node"
