@@ -55,7 +55,6 @@ _OTHER_WORD = re.compile(
     r"(?:attempt|day|iter|job|rep|repeat|round|run|test|trial|try)s?-?\d+", re.IGNORECASE
 )
 
-
 BASE = re.compile(r"(?:py)?nccl|default|base(?:line)?|before|none|stock|vanilla", re.IGNORECASE)
 """Names of the run with which the others in a table are compared."""
 
@@ -527,7 +526,8 @@ def _add_file(
         key = record.prints or f"{report.file_hash} {number}"
         of_one = timings[0].ranks == 1
         remarks = [x.sentence for x in doubtful if of_one or x.kind is not FlagKind.ONE_RANK]
-        new = _run(name, timings, run.facts, tuple(remarks), names, _seconds(run))
+        at = run.stamps.local if run.stamps.utc is None else run.stamps.utc
+        new = _run(name, timings, run.facts, tuple(remarks), names, at)
         if run.heading or titled:
             new.column, new.table = run.heading or run.title, f"{item.name}:{run.line}"
         if record.pids:
@@ -570,10 +570,6 @@ def _run(
         left_out=left_out,
         doubts=doubts,
     )
-
-
-def _seconds(run: RunFound) -> float | None:
-    return run.stamps.utc if run.stamps.utc is not None else run.stamps.local
 
 
 def _named_hosts(runs: list[MeasuredRun]) -> list[MeasuredRun]:

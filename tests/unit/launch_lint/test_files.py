@@ -522,11 +522,7 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
             "no shell reads $GPUS",
             "not filled in",
         ),
-        (
-            {"l.yaml": LWS.replace("size: 4", "size: __SIZE__")},
-            "__SIZE__ is not filled",
-            "expected",
-        ),
+        ({"l.yaml": LWS.replace("size: 4", "size: __SIZE__")}, "__SIZE__ is not", "expected"),
         ({"t.yaml": TRAINJOB}, "8 processes, 4 on each of 2 nodes", "warning"),
         ({"g.yaml": GLOO}, "torchrun runs in 4 pods, and without --nnodes each is", "nvidia.com"),
         ({"g.yaml": GLOO.replace("t.py", "--nnodes=4 t.py")}, "1 on each of 4 nodes", "in 4 pods"),

@@ -14,7 +14,7 @@ from nccltune.doctor.evidence.parsers.limits import parse_inspect
 from nccltune.doctor.evidence.parsers.listed import parse_listed
 from nccltune.doctor.evidence.parsers.nccl_lines import parse_nccl_lines
 from nccltune.doctor.evidence.parsers.symbols import parse_plugins
-from nccltune.doctor.evidence.parsers.text import lines_of
+from nccltune.doctor.evidence.parsers.text import SettingLine, lines_of
 from nccltune.doctor.evidence.raw import NodeEvidence
 from nccltune.doctor.evidence.redacting import kept_name, kept_value
 from nccltune.doctor.facts import Facts
