@@ -100,7 +100,9 @@ void Begin(void** context, const NextProfiler::InitArguments& arguments) {
                                              .device = CurrentDevice(),
                                              .interface_version = version});
     if constexpr (version >= 5) {
-      made->timer = made->recorder->MakeTimer(arguments.communicator_id + uint64_t(arguments.rank));
+      constexpr uint64_t kSpread = 0x9e3779b97f4a7c15;  // ranks time other launches each
+      made->timer = made->recorder->MakeTimer(arguments.communicator_id +
+                                              kSpread * static_cast<uint64_t>(arguments.rank));
     }
   } else if (made->next == nullptr) {
     return;  // StartEvent and Finalize ignore a null context

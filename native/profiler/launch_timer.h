@@ -10,8 +10,7 @@
 // ncclCommDestroy with it. A call that is captured while the bit is set is such a call, and no
 // plugin can know before NCCL reads the mask that it will be captured. Read in 2.28.9:
 // proxy.cc:546-560 and 990, transport/profiler.cc:35-43, enqueue.cc:2460-2486.
-#ifndef NCCLTUNE_PROFILER_LAUNCH_TIMER_H_
-#define NCCLTUNE_PROFILER_LAUNCH_TIMER_H_
+#pragma once
 
 #include <pthread.h>
 
@@ -103,5 +102,3 @@ class LaunchTimer {
 };
 
 }  // namespace nccltune::profiler
-
-#endif  // NCCLTUNE_PROFILER_LAUNCH_TIMER_H_

@@ -87,7 +87,12 @@ void Recorder::DecideTimes(const Log& log, std::vector<std::string>* problems) {
 
 std::unique_ptr<LaunchTimer> Recorder::MakeTimer(uint64_t seed) {
   if (!is_timing_) return nullptr;
-  return LaunchTimer::Make(cuda_, one_in_, seed, &is_untimed_);
+  std::unique_ptr<LaunchTimer> timer = LaunchTimer::Make(cuda_, one_in_, seed, &is_untimed_);
+  if (timer == nullptr && !is_untimed_.exchange(true)) {
+    const std::scoped_lock lock(mutex_);
+    untimed_ = "CUDA has no further events";
+  }
+  return timer;
 }
 
 Histogram* Recorder::Begin(CommunicatorFacts facts) {

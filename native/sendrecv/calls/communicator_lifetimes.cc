@@ -194,25 +194,23 @@ void RetiredCommunicators::Release(std::chrono::milliseconds patience) {
   }
 }
 
-bool RetiredCommunicators::HaveUnreceivedSends() {
+std::vector<std::shared_ptr<Communicator>> RetiredCommunicators::All() {
   const std::scoped_lock lock(mutex_);
-  return AnyUnreceivedSends(retired_);
+  return retired_;
 }
 
+bool RetiredCommunicators::HaveUnreceivedSends() { return AnyUnreceivedSends(All()); }
+
 bool RetiredCommunicators::ReleaseOnce() {
-  std::vector<std::shared_ptr<Communicator>> retired;
-  {
-    const std::scoped_lock lock(mutex_);
-    retired.swap(retired_);
-  }
-  std::erase_if(retired, [limit = Clock::now() + kLockWait](const auto& each) {
-    if (!each->Close(limit)) return false;
-    Watcher::Get().Remove(each);
-    return true;
-  });
+  // The list keeps what is being closed, so that another thread that ends it waits as well.
+  auto closed = All();
+  std::erase_if(
+      closed, [limit = Clock::now() + kLockWait](const auto& each) { return !each->Close(limit); });
+  for (const auto& each : closed) Watcher::Get().Remove(each);
   const std::scoped_lock lock(mutex_);
-  retired_.insert(retired_.end(), retired.begin(), retired.end());
-  return retired.empty();
+  std::erase_if(retired_,
+                [&](const auto& each) { return std::ranges::find(closed, each) != closed.end(); });
+  return retired_.empty();
 }
 
 void WaitForReceivers() {

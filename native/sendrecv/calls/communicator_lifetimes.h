@@ -151,6 +151,7 @@ class RetiredCommunicators {
   void Release(std::chrono::milliseconds patience);
 
  private:
+  std::vector<std::shared_ptr<Communicator>> All();
   bool HaveUnreceivedSends();
   bool ReleaseOnce();
 

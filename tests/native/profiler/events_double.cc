@@ -15,6 +15,7 @@ int ncclGetVersion(int* version) {
 }
 
 int cuEventCreate(void** event, unsigned flags) {
+  if (the_gpu_double.events == the_gpu_double.most_events) return 2;  // CUDA_ERROR_OUT_OF_MEMORY
   *event = new int64_t();
   ++the_gpu_double.events;
   return flags == 0 ? 0 : 1;  // with timing

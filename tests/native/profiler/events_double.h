@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef NCCLTUNE_TESTS_PROFILER_EVENTS_DOUBLE_H_
-#define NCCLTUNE_TESTS_PROFILER_EVENTS_DOUBLE_H_
+#pragma once
 
 #include <cstdint>
 
@@ -12,8 +11,7 @@ struct GpuDouble {
   int capture_status = 0;  // of all streams
   int mode = 0;    // how the thread takes captures of others: 0 is cudaStreamCaptureModeGlobal
   int events = 0;  // that exist
+  int most_events = -1;
   int records = 0;
   int forbidden = 0;  // calls that would have ended a capture
 };
-
-#endif  // NCCLTUNE_TESTS_PROFILER_EVENTS_DOUBLE_H_

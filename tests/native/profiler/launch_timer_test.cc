@@ -162,6 +162,11 @@ TYPED_TEST(Timed, FilesSayWhyThereAreNoTimes) {
     EXPECT_EQ(*file.Find("untimed")->AsString(), item.first);
     EXPECT_TRUE(TimesOf(file).empty());
   }
+  const json::Value no_events = this->Play(
+      "1", [](auto* nccl, GpuDouble* gpu) { nccl->Play({.count = 1}, Running(gpu, 1000)); },
+      [](auto*, GpuDouble* gpu) { gpu->most_events = gpu->events + 5; });
+  EXPECT_EQ(*no_events.Find("untimed")->AsString(), "CUDA has no further events");
+  EXPECT_TRUE(TimesOf(no_events).empty());
   // Ranks of one communicator in one process: what was timed before stays.
   const json::Value file = this->Play("1", [](auto* nccl, GpuDouble* gpu) {
     nccl->Play({.count = 1}, Running(gpu, 1000));
