@@ -84,7 +84,7 @@ def test_unknown_and_ambiguous_files_are_errors_with_a_hint(
     ("text", "reader"),
     [
         ("# rules\ncommunicator_configs {\n  node_range: { min: 2 }\n}\n", "Google's tuner"),
-        ("# size\nallgather,[0,16384],ring,ll128,-1,*,*\n", "NCCLX's tuner"),
+        ("# runtime tuning\nallgather,[0,16384],ring,ll128,-1,*,*\n", "NCCLX's tuner"),
         ("reduce, 4096, tree, ll, -1, 2, 8\n", "NCCLX's tuner"),
         ("collective,bytesPerRank,algorithm,protocol,channels\n", "NCCLX's tuner"),
         ('{"rules": [{"filter": {"collective": "allreduce"}}]}\n', "NCCLX's tuner"),

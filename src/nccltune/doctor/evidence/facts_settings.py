@@ -205,7 +205,7 @@ def _profiles(evidence: NodeEvidence) -> Iterator[SettingRecord]:
 
 def _jobs(evidence: NodeEvidence) -> Iterator[SettingRecord]:
     for raw in evidence.all("job"):
-        for one in evidence.parse(raw, lambda text: parse_job_settings(text, kept_name)):
+        for one in evidence.parse(raw, _job):
             yield _setting(one.name, one.value, "job_file", raw.place(one.line))
 
 
@@ -221,6 +221,11 @@ def _posted(
             if (setting.name, setting.value) not in seen:
                 seen.add((setting.name, setting.value))
                 yield setting
+
+
+# Results are kept by parser, so parsers are functions with names.
+def _job(text: str) -> list[SettingLine]:
+    return parse_job_settings(text, kept_name)
 
 
 def _post(text: str) -> list[SettingLine]:

@@ -229,7 +229,7 @@ class NodeEvidence:
 
     def text(self, name: str) -> tuple[str, Raw] | None:
         """Return the text of the item `name`, and the item's Raw."""
-        found = self.parsed(name, lambda text: text)
+        found = self.parsed(name, str)
         if found is not None and found[0].strip():
             raw = found[1]
             if raw.is_sure or name not in _MARKED_TEXTS:

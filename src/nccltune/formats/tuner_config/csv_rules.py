@@ -100,17 +100,25 @@ _GAIN = re.compile(rf"{_RATIO}x.{{0,40}}?\b95 % CI {_RATIO}-{_RATIO}")
 _ROWS = re.compile(r'(?m)^(#+ ?nccltune:.* rows=)"[^"\n]*"')
 _FNV_BASIS, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 
-# The configurations of other tuners: no plugin that reads CSV can read them.
+# The configurations of other tuners: no plugin that reads CSV can read them. A decimal number is
+# measured, so a row with one is no rule.
 _FOREIGN = {
-    "Google's tuner (NCCL_TUNER_CONFIG_PATH)": re.compile(r"^\s*communicator_configs:?\s*\{", re.M),
+    "Google's tuner (NCCL_TUNER_CONFIG_PATH)": re.compile(
+        r"^[ \t]*communicator_configs:?[ \t]*\{", re.M
+    ),
     "NCCLX's tuner (NCCLX_TUNER_CONFIG_FILE)": re.compile(
-        r"^\W*collective,bytes\w*,algorithm,|^ *(?:all|reduce|broad)\w* *,"
+        r"^[^\w\n]{0,9}collective,bytes\w*,algorithm,(?!.*\n.*\d\.\d)"
+        r"|^ *(?:all|reduce|broad)\w* *,(?!.*\d\.\d)"
         r' *(?:"?[\[(][\d, ]*[\])]"?|\*|\d+) *, *(?:ring|tree|nvls\w*|collnet\w*|pat) *,'
         r"|\"filter\"\s*:\s*\{\s*\"collective\"",
         re.M | re.I,
     ),
 }
-_TIMED = re.compile(r"time|latency|bandwidth|bw\b|_[um]s\b|\([um]s\)|cost_?metric", re.IGNORECASE)
+_TIMED = re.compile(
+    r"(?<![a-z])times?(?![a-z])|latency|bandwidth|bw\b|throughput|[gm]bps|gb/s|_[um]s\b|\([um]s\)"
+    r"|cost_?metric",
+    re.IGNORECASE,
+)
 _HEAD = 1024
 
 

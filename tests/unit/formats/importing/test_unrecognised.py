@@ -61,6 +61,8 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
         ("allreduce,[0,1048576],ring,ll128,-1,*,*\n", "NCCLX", "cannot read it", 1),
         (CUT, "header of nccl-tests (it lists 2 ranks on 1 host) and no row", "doctor {name}", 1),
         ("coll,size,algo,time\nallreduce,1,ring,9\n", "columns coll, size, algo", "name", 1),
+        ("op,size,algo,bus\nallreduce,1024,ring,33.1\n", "columns op, size, algo", "", 1),
+        ("op,size,algo,GBps\nreduce,1024,ring,33\n", "columns op, size, algo, GBps", "", 1),
         (COPIES, "rank 0 in several processes: each is a separate copy", "MPI=1", 4),
         (PAIRS, "rank 0 in several processes: each is a separate copy", "MPI=1", 5),
         (HOSTS, "rank 0 in several processes: each is a separate copy", "MPI=1", 5),
