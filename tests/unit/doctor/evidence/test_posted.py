@@ -241,7 +241,7 @@ def _log(*messages: str) -> str:
                 "roce-qp-error",
                 said,
             )
-            for kind, said in (("IB", "InfiniBand has no GID"), ("RoCE", "No NCCL_IB_GID_INDEX is"))
+            for kind, said in (("IB", "InfiniBand has no GID"), ("RoCE", "No such device and No"))
         ),
         *(
             (
@@ -253,6 +253,27 @@ def _log(*messages: str) -> str:
             for error, said in (
                 ("No such device", "NCCL_IB_GID_INDEX is 5: No such device and No data"),
                 ("Invalid argument", "Before 2.21 set NCCL_IB_GID_INDEX on each node"),
+            )
+        ),
+        *(
+            (
+                "".join(f"{host}:1:2 [0] NCCL INFO Channel 00 : {ring} [receive] via NET/IB/{via}\n"
+                        for host, ring, via in lines),
+                "gdr-unused",
+                said,
+            )
+            for lines, said in (
+                ((("a1", "3[b000] -> 0[7000]", "1/GDRDMA"), ("a2", "0[7000] -> 2[7000]", "0")),
+                 "Look at a2 first: load nvidia-peermem there"),
+                ((("a1", "9[0] -> 0[0]", "0(3)/GDRDMA"), ("a2", "0[0] -> 8[0]", "0/Shared")),
+                 "Look at a2 first"),
+                # Another GPU may be farther, and a host that has it for one GPU has the module.
+                ((("a1", "3[b000] -> 0[7000]", "1/GDRDMA"), ("a2", "0[7000] -> 2[b000]", "0")),
+                 "See gdr-disabled"),
+                ((("a1", "3[b000] -> 0[7000]", "1/GDRDMA"), ("a2", "0[7000] -> 2[7000]", "0"),
+                  ("a2", "0[7000] -> 3[b000]", "1/GDRDMA")), "See gdr-disabled"),
+                ((("a1", "3[b000] -> 0[7000]", "1"), ("a2", "0[7000] -> 2[7000]", "0")),
+                 "See gdr-disabled"),
             )
         ),
         *(
