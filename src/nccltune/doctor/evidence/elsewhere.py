@@ -65,8 +65,8 @@ def read_elsewhere(paths: Sequence[Path]) -> dict[str, Facts] | None:
             put_file(others[name], path, visible(str(path), 400), asked=True)
     machines = {name: facts_of(one) for name, one in others.items()}
     has_driver = any(Path(path).exists() for path in _DRIVERS)
-    # Without a GPU a script is for other nodes.
-    names = set(evidence.names) - _COMPANIONS - ({"job"} if has_driver else set())
+    # Without a GPU a script is for other nodes, and is none itself.
+    names = set(evidence.names) - _COMPANIONS - ({"job"} if has_driver or machines else set())
     is_other = _has_other_gpus(evidence)
     if not names and not is_other:
         return machines or None

@@ -157,6 +157,13 @@ def test_ports_of_two_machines_beside_the_log_of_one(tmp_path: Path) -> None:
     assert [one.kind for one in found["h1"].value(FAILURES) or []] == ["rdma_no_answer"]
 
 
+def test_a_script_beside_outputs_of_two_machines_is_no_third(tmp_path: Path) -> None:
+    job = "#!/bin/bash\n#SBATCH -N 2\nexport NCCL_DEBUG=WARN\nsrun ./all_reduce_perf\n"
+    found = read_all(tmp_path, paste_txt=f"a:\n{texts.TOPO}b:\n{SLOW}", job_sbatch=job)
+    assert found is not None
+    assert list(found) == ["a", "b"]
+
+
 def test_two_files_with_a_matrix_each_are_two_machines(tmp_path: Path) -> None:
     found = read_all(tmp_path, one_txt=texts.TOPO, bad_txt=SLOW)
     assert found is not None
