@@ -98,7 +98,7 @@ def command(
         checked = doctor.examine_paths(paths)
     examined = checked.examination
     if checked.files_alone:
-        hint("looked at the files alone: they are not of this node")
+        hint("looked at the files alone, not at this node")
     if study is not None and not dry_run:
         unsaved = doctor.keep(checked, study)
         warn_unsaved(unsaved)

@@ -96,7 +96,7 @@ def test_files_of_another_host_are_examined_alone(
         "verdict     nothing found in logs (only 1 line); nothing known of tests"
     )
     assert "nvidia-smi -q -x would decide most" in shown.out
-    assert "they are not of this node" in shown.err
+    assert "looked at the files alone" in shown.err
 
 
 def test_a_file_that_nothing_used_is_named(folder: Path, cli: Cli) -> None:

@@ -17,7 +17,7 @@ from nccltune.formats.text.lines import visible
 _PRINTED = ("log", "test", "diagnostics", OUTPUT)
 _COMPANIONS = frozenset(
     {
-        *("job", "topology", "graph"),
+        *("topology", "graph"),
         *("given-topology", "virtual-topology", "given-graph", "vm-host-lspci", "gcloud"),
         *("aws-topology", "aws-instance-type", "cloud-metadata", ""),
     }
@@ -39,16 +39,15 @@ _HOST = re.compile(
 )
 _GPU_PLACE = re.compile(rb'<pci busid="([0-9a-fA-F:.]{1,20})" class="0x03')
 _DEVICES = Path("/sys/bus/pci/devices")
-_NVIDIA = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg")
+_DRIVERS = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 
 
 def read_elsewhere(paths: Sequence[Path]) -> dict[str, Facts] | None:
     """Return the facts of files that are not of this node, by node; None where they may be.
 
     Files are of another node if they name hosts and not this one, or have what this node shows
-    itself, or hold a node's outputs and this node has no NVIDIA driver, or a topology whose GPUs
-    this node does not have. Outputs of several machines
-    in one file are a node each.
+    itself, or hold a node's outputs or a script and this node has no driver of GPUs, or a topology
+    whose GPUs this node does not have. Outputs of several machines in one file are a node each.
 
     Raises InputError if a file cannot be read or is not text.
     """
@@ -65,7 +64,9 @@ def read_elsewhere(paths: Sequence[Path]) -> dict[str, Facts] | None:
             others[name] = NodeEvidence(name, live=False)
             put_file(others[name], path, visible(str(path), 400), asked=True)
     machines = {name: facts_of(one) for name, one in others.items()}
-    names = set(evidence.names) - _COMPANIONS
+    has_driver = any(Path(path).exists() for path in _DRIVERS)
+    # Without a GPU a script is for other nodes, and is none itself.
+    names = set(evidence.names) - _COMPANIONS - ({"job"} if has_driver or machines else set())
     is_other = _has_other_gpus(evidence)
     if not names and not is_other:
         return machines or None
@@ -74,12 +75,7 @@ def read_elsewhere(paths: Sequence[Path]) -> dict[str, Facts] | None:
     if hosts:
         if here in {host.partition(".")[0] for host in hosts}:
             return None
-    elif (
-        not machines
-        and not is_other
-        and not names & _READ_HERE
-        and any(Path(path).exists() for path in _NVIDIA)
-    ):
+    elif not machines and not is_other and not names & _READ_HERE and has_driver:
         return None
     evidence.host = visible(hosts[0]) if len(hosts) == 1 else visible(paths[0].name, 100)
     if machines.pop(evidence.host, None) is not None:

@@ -25,6 +25,7 @@ from nccltune.doctor.facts.log import (
     LOG_FABRIC_FAULTS,
     LOG_FABRIC_NODES,
     LOG_GDR_DISABLED,
+    LOG_GDR_LACKING,
     LOG_GPU_NAMES,
     LOG_GRAPHS,
     LOG_HANGS,
@@ -54,6 +55,7 @@ from nccltune.doctor.facts.results import RAS_CHECKS, TESTS, NcclTest, RasCheck
 from nccltune.doctor.facts.settings import NCCL_VERSION
 from nccltune.formats.nccl_log.calls import LoggedCall, read_calls
 from nccltune.formats.nccl_log.diagnostics import read_diagnostics
+from nccltune.formats.nccl_log.lines import find_log_line
 from nccltune.formats.nccl_log.shared_settings import shared_settings
 from nccltune.formats.nccl_tests.json_results import read_json
 from nccltune.formats.nccl_tests.text import read_text
@@ -76,6 +78,7 @@ _DEVICE = re.compile(
 )
 _MOST_MESSAGES = 2000
 _GDR_OFF = re.compile(r"(NET/(?!(Fast)?Socket).*)?GPU Direct RDMA Disabled for HCA(?! \d+ .hfi1)")
+_RECEIVED = re.compile(r"-> \d{1,9}\[(?P<gpu>\w{1,12})\] \[receive\] via NET/IB/\S{1,40}")
 _RCCL = re.compile(r"^(?:RCCL|HIP|ROCm) version\b|^Librccl path|HIP failure|/hipify/")
 _VIRTUAL = re.compile(
     r"lo$|docker|br-|virbr|veth|podman|cni|flannel|cali|lxc|lxd|tun|tap|ip6tnl|tailscale|wg\d|zt|"
@@ -181,6 +184,8 @@ def _starts(evidence: NodeEvidence, facts: Facts) -> None:
         )
     if (words := evidence.parse(whole, containers_of_a_node)) is not None:
         facts.add(LOG_CONTAINERS, words, place)
+    if lacking := evidence.parse(whole, _lacking_gdr):
+        facts.add(LOG_GDR_LACKING, lacking, place)
     facts.add(LOG_HANGS, evidence.parse(whole, described_hang), place)
     if found.unfinished is not None:
         facts.add(LOG_UNFINISHED, found.unfinished, place)
@@ -192,6 +197,16 @@ def _starts(evidence: NodeEvidence, facts: Facts) -> None:
         facts.add(LOG_FABRIC_FAULTS, found.fabric_faults, place)
     if found.nvlink_domains is not None:
         facts.add(LOG_NVLINK_DOMAINS, found.nvlink_domains, place)
+
+
+def _lacking_gdr(text: str) -> list[str]:
+    having: defaultdict[str, set[str]] = defaultdict(set)
+    lacking: defaultdict[str, set[str]] = defaultdict(set)
+    for line in text.split("\n") if "/GDRDMA" in text else ():
+        if (match := _RECEIVED.search(line)) and (writer := find_log_line(line)):
+            (having if "GDRDMA" in match[0] else lacking)[match["gpu"]].add(writer["host"])
+    found = {host for gpu, hosts in lacking.items() if having[gpu] for host in hosts}
+    return sorted(found - set().union(*having.values()))
 
 
 def _tuner(facts: Facts) -> None:

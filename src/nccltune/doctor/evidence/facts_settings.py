@@ -18,6 +18,7 @@ from nccltune.doctor.evidence.parsers.text import SettingLine, lines_of
 from nccltune.doctor.evidence.raw import NodeEvidence
 from nccltune.doctor.evidence.redacting import kept_name, kept_value
 from nccltune.doctor.facts import Facts
+from nccltune.doctor.facts.log import LOG_NET_DEVICES
 from nccltune.doctor.facts.network import HCAS, NICS, RdmaPortState
 from nccltune.doctor.facts.node import NODE_SOFTWARE
 from nccltune.doctor.facts.settings import (
@@ -119,8 +120,21 @@ def _device_lists(facts: Facts, settings: list[SettingRecord]) -> None:
             found[-1].leaves_out = _left_out(ports, found[-1].takes or [])
         elif one.name in _INTERFACES and "lo" in nics:
             found.append(_device_list(one, [(name, -1) for name in nics]))
+        elif one.kind == "log" and one.name in ("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME"):
+            # The log shows what NCCL took, not what else is there.
+            values = {other.value for other in settings if other.name == one.name}
+            shown = _logged_devices(facts, has_ports=one.name == "NCCL_IB_HCA")
+            taken = _device_list(one, shown)
+            if taken.beyond and len(values) == 1:
+                taken.unmatched = []
+                found.append(taken)
     if found:
         facts.add(DEVICE_LISTS, found, "settings beside the devices shown")
+
+
+def _logged_devices(facts: Facts, *, has_ports: bool) -> list[tuple[str, int]]:
+    named = [one.partition(":") for one in facts.value(LOG_NET_DEVICES) or []]
+    return [(name, int(port or -1)) for name, sign, port in named if bool(sign) is has_ports]
 
 
 def _device_list(setting: SettingRecord, devices: list[tuple[str, int]]) -> DeviceList:

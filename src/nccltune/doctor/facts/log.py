@@ -47,6 +47,12 @@ LOG_VIAS = records(
     meaning="the different transports of connections",
     read="'via' lines of the NCCL log",
 )
+LOG_GDR_LACKING = fact(
+    "log.gdr_lacking",
+    list[str],
+    meaning="hosts that receive without GPUDirect RDMA for GPUs for which other hosts have it",
+    read="'[receive] via NET/IB' lines of the NCCL log",
+)
 LOG_NET = fact(
     "log.net",
     str,

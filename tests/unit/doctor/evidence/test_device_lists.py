@@ -88,6 +88,36 @@ def test_a_part_of_the_interfaces_is_no_base(tmp_path: Path) -> None:
     assert device_list(tmp_path, "NCCL_SOCKET_IFNAME=eth9", part) is None
 
 
+USING = "n:1:2 [0] NCCL INFO NET/"
+HCA = "n:1:2 [0] NCCL INFO NCCL_IB_HCA set to"
+IFNAME = "n:1:2 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to"
+RDMA = f"{USING}IB : Using [0]mlx5_1:1/IB [1]mlx5_10:1/IB ; OOB eth1:10.0.0.1<0>\n"
+SOCKETS = f"{USING}Socket : Using [0]bond0:10.0.0.1<0> [1]bond0.31:10.3.0.1<0>\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "beyond"),
+    [
+        (f"{HCA} mlx5_1\n{RDMA}", ["mlx5_10"]),
+        (f"{HCA} mlx5_1:1,mlx5_7\n{RDMA}", ["mlx5_10"]),
+        (f"{IFNAME} bond0\n{SOCKETS}", ["bond0.31"]),
+        (f"{HCA} mlx5_1,mlx5_10\n{RDMA}", None),
+        (f"{HCA} mlx5\n{RDMA}", None),
+        (f"{HCA} =mlx5_1\n{HCA} mlx5_1\n{RDMA}", None),  # Of which rank the devices are is open.
+        (f"{IFNAME} bond\n{SOCKETS}", None),
+        (f"{IFNAME} bond0,bond0.31\n{SOCKETS}", None),
+        (f"{IFNAME} eth1\n{RDMA}", None),
+        (f"{HCA} mlx5_1\n{SOCKETS}", None),
+    ],
+)
+def test_a_log_shows_what_a_list_took(tmp_path: Path, log: str, beyond: list[str] | None) -> None:
+    put(tmp_path, "n1/run.log", log)
+    (facts,) = folder_facts(tmp_path)
+    found = facts.value(DEVICE_LISTS) or []
+    assert [one.beyond for one in found] == ([] if beyond is None else [beyond])
+    assert all(one.unmatched == [] for one in found)
+
+
 def test_nics_left_out_are_of_the_kind_that_is_taken(tmp_path: Path) -> None:
     ibstat = "".join(
         f"CA '{name}'\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n"

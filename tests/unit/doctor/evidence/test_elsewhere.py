@@ -44,7 +44,7 @@ def read(folder: Path, **files: str) -> Facts | None:
 def driver(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether this node has an NVIDIA driver."""
     here = str(tmp_path) if request.param else str(tmp_path / "none")
-    monkeypatch.setattr(elsewhere, "_NVIDIA", (here,))
+    monkeypatch.setattr(elsewhere, "_DRIVERS", (here,))
     return bool(request.param)
 
 
@@ -83,10 +83,9 @@ def test_what_this_node_shows_itself_is_of_another(tmp_path: Path) -> None:
     assert environment.node == "env.txt"
 
 
-@pytest.mark.usefixtures("driver")
-def test_files_that_go_with_this_node(tmp_path: Path) -> None:
+def test_files_that_go_with_this_node(tmp_path: Path, driver: bool) -> None:
     job = "#!/bin/bash\n#SBATCH -N 2\nexport NCCL_DEBUG=WARN\nsrun -n 16 ./all_reduce_perf\n"
-    assert read(tmp_path, job_sbatch=job) is None
+    assert (read(tmp_path, job_sbatch=job) is None) is driver
     assert read(tmp_path, topo_xml='<system version="1">\n</system>\n') is None
     assert read(tmp_path, notes_txt="roses are red\n") is None
     assert read_elsewhere([]) is None
@@ -156,6 +155,13 @@ def test_ports_of_two_machines_beside_the_log_of_one(tmp_path: Path) -> None:
         "h2": [("mlx5_0", "ACTIVE"), ("mlx5_1", "ACTIVE")],
     }
     assert [one.kind for one in found["h1"].value(FAILURES) or []] == ["rdma_no_answer"]
+
+
+def test_a_script_beside_outputs_of_two_machines_is_no_third(tmp_path: Path) -> None:
+    job = "#!/bin/bash\n#SBATCH -N 2\nexport NCCL_DEBUG=WARN\nsrun ./all_reduce_perf\n"
+    found = read_all(tmp_path, paste_txt=f"a:\n{texts.TOPO}b:\n{SLOW}", job_sbatch=job)
+    assert found is not None
+    assert list(found) == ["a", "b"]
 
 
 def test_two_files_with_a_matrix_each_are_two_machines(tmp_path: Path) -> None:

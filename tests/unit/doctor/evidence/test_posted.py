@@ -241,7 +241,64 @@ def _log(*messages: str) -> str:
                 "roce-qp-error",
                 said,
             )
-            for kind, said in (("IB", "InfiniBand has no GID"), ("RoCE", "Before 2.21 set"))
+            for kind, said in (("IB", "InfiniBand has no GID"), ("RoCE", "No such device and No"))
+        ),
+        *(
+            (
+                _log("NCCL INFO NCCL_IB_GID_INDEX set by environment to 5.",
+                     f"x.cc:9 NCCL WARN Call to ibv_modify_qp failed with error {error}"),
+                "roce-qp-error",
+                said,
+            )
+            for error, said in (
+                ("No such device", "NCCL_IB_GID_INDEX is 5: No such device and No data"),
+                ("Invalid argument", "Before 2.21 set NCCL_IB_GID_INDEX on each node"),
+            )
+        ),
+        *(
+            (
+                "".join(f"{host}:1:2 [0] NCCL INFO Channel 00 : {ring} [receive] via NET/IB/{via}\n"
+                        for host, ring, via in lines),
+                "gdr-unused",
+                said,
+            )
+            for lines, said in (
+                ((("a1", "3[b000] -> 0[7000]", "1/GDRDMA"), ("a2", "0[7000] -> 2[7000]", "0")),
+                 "Look at a2 first: load nvidia-peermem there"),
+                ((("a1", "9[0] -> 0[0]", "0(3)/GDRDMA"), ("a2", "0[0] -> 8[0]", "0/Shared")),
+                 "Look at a2 first"),
+                # Another GPU may be farther, and a host that has it for one GPU has the module.
+                ((("a1", "3[b000] -> 0[7000]", "1/GDRDMA"), ("a2", "0[7000] -> 2[b000]", "0")),
+                 "See gdr-disabled"),
+                ((("a1", "3[b000] -> 0[7000]", "1/GDRDMA"), ("a2", "0[7000] -> 2[7000]", "0"),
+                  ("a2", "0[7000] -> 3[b000]", "1/GDRDMA")), "See gdr-disabled"),
+                ((("a1", "3[b000] -> 0[7000]", "1"), ("a2", "0[7000] -> 2[7000]", "0")),
+                 "See gdr-disabled"),
+            )
+        ),
+        *(
+            (
+                _log(f"NCCL INFO NCCL version {version}",
+                     f"NCCL INFO Using 256 threads, Min Comp Cap {least}, Trees disabled",
+                     "enqueue.cc:9 NCCL WARN Cuda failure 'invalid device function'"),
+                "gpu-not-supported",
+                said,
+            )
+            for version, least, said in (
+                ("2.4.8+cuda10.2", 8, "By the log the GPU is newer than this NCCL"),
+                ("2.4.8+cuda10.2", 3, "A GPU newer than the build: update"),
+                ("2.7.8+cuda11.0", 8, "A GPU newer than the build: update"),
+            )
+        ),
+        *(
+            (
+                _log("NCCL INFO Failed to open libibverbs.so[.1]",
+                     f"NCCL INFO NET/Socket : Using [0]{name}:10.0.0.1<0>",
+                     "NCCL INFO Using network Socket"),
+                "sockets-between-nodes",
+                f"libibverbs cannot be opened: where the nodes have InfiniBand or RoCE{said}, that",
+            )
+            for name, said in (("ib0", ", as ib0 shows"), ("eth0", ""))
         ),
         (
             _log("init:2 NCCL WARN NET/OFI aws-ofi-nccl initialization failed",

@@ -75,6 +75,15 @@ COMMANDS = [
      "export NCCL_SOCKET_IFNAME=<INTERFACE>"),
     (f"{NO_ANSWER} opcode=0 len=0 vendor err 129 (Recv) hca mlx5_3", 35,
      "ib_write_bw -d mlx5_3 <PEER>"),
+    *((f"roce{a} port 1 ==> e0 (Up)\nroce{b} port 1 ==> e1 (Up)\n{value}n:1:2 [0] NCCL INFO "
+       f"NET/IB : Using [0]roce{a}:1/RoCE [RO]; OOB e0:10.0.0.1<0>\n"
+       "n:1:2 [0] NCCL INFO Using network IB", 34, commands)
+      for a, b, value, commands in (
+          ("p1s0f1", "P2p1s0f1", "n:1:2 [0] NCCL INFO NCCL_IB_HCA set to rocep1s0f1\n",
+           "nccltune ab NCCL_IB_HCA=rocep1s0f1,roceP2p1s0f1"),
+          ("a", "b", "n:1:2 [0] NCCL INFO NCCL_IB_HCA set to ^roceb\n",
+           "nccltune ab --unset NCCL_IB_HCA"),
+          ("a", "b", "", ""))),
     (f"{NO_ANSWER} opcode=0 len=0 vendor err 129", 35, "ib_write_bw -d <NIC> <PEER>"),
     (UNREGISTERED, "rdma-gpu-memory", "NCCL_NET_GDR_LEVEL=LOC ...; sudo modprobe nvidia-peermem"),
     (f"n:1:2 [0] NCCL INFO RCCL version : 2.20.5\n{UNREGISTERED}", "rdma-gpu-memory",
