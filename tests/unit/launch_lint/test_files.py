@@ -105,11 +105,6 @@ python t.py --epochs 2
 CONFIG = "main_process_ip: a\nmachine_rank: 0\nnum_machines: 2\nnum_processes: 4\n"
 CONFIG += "rdzv_backend: static\nmain_process_port: 29500"
 BY_CONFIG = "\naccelerate launch --config_file x/gpu.yaml t.py\n"
-RAY = "ray start --address=a:1 --node-ip-address=h\n"
-LATE, JOB = "export NCCL_A=1", "ray job submit -- python t.py\n"
-PASSED = """--runtime-env-json='{"env_vars": {"NCCL_A": "1"}}'"""
-OWN = "num_machines: 2\nnum_processes: 8\nmachine_rank: 0\n"
-NODES = f"node0.yaml:\n{CONFIG}\n\nnode1.yaml:\n{CONFIG[:-1]}1\n"
 C10D = "torchrun --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d"
 OF_TASKS = "#SBATCH -N 1 -n 1 --ntasks-per-node=2\nsrun python t.py\n"
 OF_NODES = "accelerate launch --num_machines ${{inputs.nodes}} --num_processes 32 --machine_rank"
@@ -215,43 +210,6 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
     [
         ({"a.md": f"gpu.yaml:\n\n{CONFIG}\n{BY_CONFIG}"}, "4 processes, 2 on each of 2", "here"),
         ({"a.md": f"machine 1:\n{CONFIG}\ntwo\n{CONFIG}9"}, "295009 is no port, of which", "here"),
-        ({"a.sh": f"{RAY}{LATE} NCCL_B=1\nNCCL_C=1\n{JOB}"}, "NCCL_A, NCCL_C are set", "B are"),
-        (
-            {"a.sh": f"srun -N 1 {RAY}{LATE}\npython3 -m verl.trainer.main_ppo \\\n a=b"},
-            "A is",
-            "?",
-        ),
-        *(
-            ({"a.sh": text}, "", "behind `ray")
-            for text in (
-                f"{RAY}{LATE}\ntorchrun --nproc-per-node=8 t.py",
-                f"{RAY}{LATE}\nvllm serve m -tp 16 --distributed-executor-backend ray",
-                f"{RAY}{LATE}\nray stop\n{JOB}",
-                f'echo "do not run {RAY.strip()} here"\n{LATE}\n{JOB}',
-                f"{RAY}{LATE}\necho 'ray job submit -- a'\npython t.py",
-                f"{RAY}{LATE}\n{JOB.replace('--', f'{PASSED} --')}",
-                f"ray stop\nexport NCCL_A=1\n{RAY}{JOB}",
-            )
-        ),
-        ({"a.sh": f"export NCCL_A=1\n{RAY}export NCCL_A=1\n"}, "ray starts its", "behind"),
-        ({"a.sh": RAY.replace("h", "'1.2:3'")}, "ress=1.2:3: ray start takes an address", "'"),
-        ({"a.md": NODES}, "the configurations for 2 nodes all have --machine_rank=0.", "config a"),
-        ({"a.md": NODES.replace("node1", "new")}, "config new.yaml starts", "all have"),
-        ({"a.md": NODES.replace("k: 0", "k: 1", 1)}, "wait for each other at a:29500", "ok"),
-        ({"a.md": f"one:\n{CONFIG}\n\ntwo:\n{CONFIG}\n"}, "config number 2 starts", "a.md"),
-        ({"a.txt": f"{OWN}of our scheduler, not of accelerate\n"}, "no launch command", "main_"),
-        (
-            {"a.yaml": f"compute_environment: AMAZON_SAGEMAKER\n{OWN}"},
-            "not known: accelerate starts a job of Amazon SageMaker",
-            "error",
-        ),
-        ({"a.yaml": f"{CONFIG}\ngpu_ids: 0"}, "gpu_ids 0 shows 1 GPU, and 2 processes use", "ok"),
-        ({"a.yaml": f"{CONFIG}\ngpu_ids: 0,1".replace("s: 4", "s: 8 ")}, "gpu_ids 0,1", "assumed"),
-        ({"a.yaml": CONFIG.replace("ip: a", "ip: 2333")}, "ip 2333: a number is not", "ok"),
-        ({"a.yaml": CONFIG.replace("ip: a", "ip: 10.0.0.1")}, "nothing wrong", "number is"),
-        ({"a.sh": "vllm serve m --port 80000"}, "80000 is no port, of which 65535", "ok"),
-        ({"a.sh": "deepspeed --master_port 99999 t.py"}, "99999 is no port", "ok"),
-        ({"a.sh": "vllm serve m --port 8000 --max-model-len 99999"}, "nothing wrong", "no port"),
         ({"a.sh": f"{C10D} --master-addr=a t.py"}, "and c10d reads no other address: each", "ok"),
         ({"a.sh": f"{C10D} --rdzv-endpoint=a --node-rank=0 t.py"}, "=0: without effect", "error"),
         ({"a.sh": "srun -N 1 -n 2 --accel-bind=gn python t.py"}, "GPUs near its CPUs only", "ok"),
