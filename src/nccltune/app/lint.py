@@ -405,8 +405,7 @@ def _configured(
     site = site._replace(files=(*site.files, *shown))
     if re.search(r"\baccelerate[ -]launch\b", text) is not None:
         return site, []
-    words = configuration_commands(shown)
-    return site, [one for command in words for one in source.from_words(command, site)]
+    return site, [x for one in configuration_commands(shown) for x in source.from_words(one, site)]
 
 
 def _unseen(files: Sequence[str]) -> list[LaunchFinding]:
