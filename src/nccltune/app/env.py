@@ -278,6 +278,7 @@ def lines(deployed: Deployment, form: LineFormat) -> str:
 
 
 PLUGIN, FOLDER, NEXT = "NCCL_PROFILER_PLUGIN", "NCCLTUNE_RECORD", "NCCLTUNE_RECORD_NEXT"
+EVERY, TIMES = "NCCLTUNE_RECORD_EVERY", "NCCLTUNE_RECORD_TIMES"
 
 
 def record_deployment(folder: Path, *, recorder: Path | None = None) -> Deployment:
@@ -303,14 +304,19 @@ def record_deployment(folder: Path, *, recorder: Path | None = None) -> Deployme
         )
     settings = {PLUGIN: str(path), FOLDER: str(folder)}
     meanings = {
-        PLUGIN: "The recorder counts calls and takes no times. It is for NCCL 2.27.5 and newer; "
-        "older releases do not load it.",
+        PLUGIN: f"The recorder counts calls, and takes no times unless {TIMES} is set. It is for"
+        " NCCL 2.27.5 and newer; older releases do not load it.",
         FOLDER: "A folder that all ranks can write. Each process writes a file at its end, and at "
         f"calls after:\ntouch {shlex.quote(settings[FOLDER] + '/.write')}",
     }
     if other := _other_profiler(os.environ, path):
         settings[NEXT] = other
-        meanings[NEXT] = f"{PLUGIN} had this plugin, which gets all events, too."
+        meanings[NEXT] = f"{PLUGIN} had this plugin, which gets all events, too. Beside it the "
+        "recorder takes no times."
+    for name, what in ((EVERY, "seconds between files"), (TIMES, "one kernel in so many is timed")):
+        if os.environ.get(name):
+            settings[name] = os.environ[name]
+            meanings[name] = f"As in this shell: {what} (0: off)."
     return Deployment(settings, meanings, warnings)
 
 

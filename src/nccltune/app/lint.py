@@ -43,12 +43,12 @@ from nccltune.launch_lint.options import (
 )
 from nccltune.launch_lint.pasted import unnumbered
 from nccltune.launch_lint.peers import judge_cluster, judge_peers, judge_ray, nics_by_rank
-from nccltune.launch_lint.read import NothingToCheckError, starts_something
+from nccltune.launch_lint.read import NothingToCheckError, no_launcher, starts_something
 from nccltune.launch_lint.recipes import judge_dockerfile, lost_exports
 from nccltune.launch_lint.source import FoundCommand
 from nccltune.launch_lint.stated import checked_alone, judge_boxes, judge_stated, stated_settings
 from nccltune.launch_lint.tasks import task_of
-from nccltune.launch_lint.training import configurations_in
+from nccltune.launch_lint.training import configuration_commands, configurations_in
 from nccltune.launch_lint.typography import cut_exports
 from nccltune.launch_lint.words import quoted
 from nccltune.model.errors import InputError
@@ -385,7 +385,8 @@ def _lint_launch(
     if not (found or findings or is_output):
         findings += [*manifest.checked_pods(documents), *judge_boxes(rest)]
         if not findings:
-            raise reasons[0]
+            empty = InputError("is empty", where=name or "standard input")
+            raise reasons[0] if reasons else no_launcher() if text.strip() else empty
     if is_template or alone or any(AZUREML in one.flavors for one in checks):
         # The line of the file has {{ }} where the command that was checked has unknown values. That
         # of a job of Azure ML has no launcher, and a configuration has no command.
@@ -404,8 +405,7 @@ def _configured(
     site = site._replace(files=(*site.files, *shown))
     if re.search(r"\baccelerate[ -]launch\b", text) is not None:
         return site, []
-    start = ("accelerate", "launch", "--config_file")
-    return site, [one for f, _ in shown for one in source.from_words([*start, f, "SCRIPT"], site)]
+    return site, [x for one in configuration_commands(shown) for x in source.from_words(one, site)]
 
 
 def _unseen(files: Sequence[str]) -> list[LaunchFinding]:

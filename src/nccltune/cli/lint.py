@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   nccltune lint studies/h200x4
-  nccltune lint nodes/*.xml --json                 are all nodes alike?
-  nccltune lint topo.xml graph.xml                 is the graph for this machine?
+  nccltune lint nodes/*.xml --json              are all nodes alike?
+  nccltune lint topo.xml graph.xml              is the graph for this machine?
   nccltune lint 'mpirun -N 8 -n 2 all_reduce_perf -b 1G -e 10G -f 2 -g 1'
   nccltune lint job.sbatch mpijob.yaml
   nccltune lint --nodes 4 --gpus 4 -- srun -N 4 all_reduce_perf -g 4
@@ -162,6 +162,9 @@ def _show_launch(out: Console, launch: LintedLaunch, *, named: bool) -> None:
     for number, verdict in enumerate(launch.commands):
         if number:
             out.print()
+        file = verdict.command.last("configuration")
+        if len(launch.commands) > 1 and file and verdict.command.text.endswith(" SCRIPT"):
+            hanging(out, ("config   ", "bold"), _INDENT, file.value)
         _show_command(out, verdict, is_ok=not launch.is_bad)
     for finding in launch.findings:
         _show_finding(out, finding, "")

@@ -2,6 +2,7 @@
 """Compare what a text gives the nodes of one job, and a script the ranks of a node."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from nccltune.launch_lint.check import LaunchCheck
@@ -22,6 +23,7 @@ _FROM_RANK = re.compile(
 )
 _HCA = re.compile(r"^[^#\n]*\bNCCL_IB_HCA=(\"[^\"\n]{1,300}\"|[^\s;&|'\"]{1,300})", re.M)
 _COMMENT = re.compile(r"(?<!\S)#.*")
+_NODE_FILE = re.compile(r"(?i)--config_file \S*(?:node|machine|rank|worker|master|head).* SCRIPT$")
 
 
 def judge_peers(checks: Sequence[LaunchCheck]) -> Iterator[LaunchFinding]:
@@ -52,9 +54,10 @@ def judge_peers(checks: Sequence[LaunchCheck]) -> Iterator[LaunchFinding]:
         # What differs in more may be another attempt.
         alike = len({_without_address(command) for command in commands}) == 1
         if len(set(values)) == 1 and alike and first is not None:
+            what = "configurations" if _NODE_FILE.search(commands[0].text) else "commands"
             yield error(
                 "peers-rank",
-                f"the commands for {count(len(commands), 'node')} all have {first.text}",
+                f"the {what} for {count(len(commands), 'node')} all have {first.text}",
                 f"number the nodes: 0 to {len(commands) - 1}",
             )
         elif len(set(values)) == len(commands):
@@ -74,22 +77,38 @@ def judge_cluster(text: str) -> Iterator[LaunchFinding]:
 
 def judge_ray(text: str) -> Iterator[LaunchFinding]:
     """Yield NCCL's variables that a script sets behind `ray start`."""
-    before, start, behind = _COMMENT.sub("", text).rpartition("ray start ")
-    late = [name for name in dict.fromkeys(_OF_RAY.findall(behind)) if name not in before]
     if (own := _RAY_ADDRESS.search(text)) is not None:
-        said = f"{own[0]}: ray start takes an address without a port there"
-        yield error("ray-address", said, f"write --node-ip-address={own[1]}")
-    if start and late:
+        said = f"--node-ip-address={own[1]}{own[2]}: ray start takes an address without a port"
+        yield error("ray-address", f"{said} there", f"write --node-ip-address={own[1]}")
+    plain = _COMMENT.sub("", text.replace("\\\n", " "))
+    # What is in quotes runs elsewhere, or not at all.
+    shown = _QUOTED.sub(lambda match: " " * len(match[0]), plain)
+    starts, jobs = [*_RAY_START.finditer(shown)], [*_ON_RAY.finditer(shown)]
+    begin, end = starts[-1].end() if starts else 0, jobs[-1].end() if jobs else 0
+    if not begin or "ray stop" in shown[begin:end]:
+        return
+    # One that is named again may be passed on, as in --runtime-env-json.
+    words = Counter(re.findall(r"\w+", plain))
+    given = Counter(_OF_RAY.findall(plain, begin, end))
+    late = [name for name, times in given.items() if words[name] == times]
+    if late:
         are, them = ("is", "it") if len(late) == 1 else ("are", "them")
         yield note(
             "ray-env",
             f"{', '.join(late)} {are} set behind `ray start`, whose environment Ray's workers have:"
-            f" they do not get {them}, unless the program passes {them} on",
+            f" they do not get {them}, unless a runtime_env or the program passes {them} on",
             f"set {them} before `ray start`, on each node",
         )
 
 
-_RAY_ADDRESS = re.compile(r"--node-ip-address[ =][\"']?([\w-]+(?:\.[\w-]+)+):\d+")
+_RAY_ADDRESS = re.compile(r"--node-ip-address[ =][\"']?([\w-]+(?:\.[\w-]+)+)(:\d+)")
+_QUOTED = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
+_STARTED = r"(?:^|[;&|({]|\b(?:then|do|else)\b)[ \t$>]*(?:\w+=\S* +)*(?:srun\b[^\n;&|]{0,200} )?"
+_RAY_START = re.compile(rf"{_STARTED}ray +start\b", re.M)
+_ON_RAY = re.compile(
+    rf"{_STARTED}(?:ray +job +submit|python3? +-m +(?:verl\.|openrlhf\.cli\.\w+_ray))\b", re.M
+)
+"""What starts on Ray for sure. vLLM is not among it: newer releases copy `NCCL_*` to workers."""
 _OF_RAY = re.compile(
     r"^[ \t$]*(?:export[ \t]+)?((?:NCCL|UCX|FI)_\w+|(?:GLOO|TP)_SOCKET_IFNAME)=", re.M
 )
@@ -121,7 +140,8 @@ def _meeting(commands: Sequence[LaunchCommand]) -> Iterator[LaunchFinding]:
 
 def _without_address(command: LaunchCommand) -> tuple[str, ...]:
     """Return the options of a command, of addresses only what they mean."""
-    ends = ("master_addr", "rdzv_endpoint")
+    ends = ["master_addr", "rdzv_endpoint"]
+    ends += ["master_port", "configuration"] if _NODE_FILE.search(command.text) else []
     return tuple(o.meaning if o.meaning in ends else o.text for o in command.options)
 
 

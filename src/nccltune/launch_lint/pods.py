@@ -297,10 +297,11 @@ def _kept_as_text(pod: PodSpec) -> Iterator[LaunchFinding]:
                 is_replaced = sign == "(" and (used in before or "envFrom" in container)
                 if is_replaced or used not in (*before, name):
                     continue
+                text = f"${sign}{used}" + {"(": ")", "{": "}"}.get(sign, "")
                 own = f", and what the image has in {name} is lost" * (used == name)
                 yield warning(
                     "env-kept",
-                    f"{pod.role}: Kubernetes does not replace ${used} in the value of {name}: it"
+                    f"{pod.role}: Kubernetes does not replace {text} in the value of {name}: it"
                     f" stays as text{own}",
                     f"set {name} in the command of the container, where a shell reads it"
                     if own

@@ -2,6 +2,7 @@
 """Predict the processes of launchers of PyTorch: torchrun, deepspeed, accelerate."""
 
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 from textwrap import dedent
 
@@ -192,6 +193,8 @@ def _accelerate(command: LaunchCommand, site: LaunchContext) -> Prediction:
     An option overrides the configuration file. Without both, it uses all GPUs of one machine.
     """
     given = configured(command, site)
+    if given.get("compute") == SAGEMAKER:
+        return Prediction(None, (), unknown="accelerate starts a job of Amazon SageMaker")
     numbers: dict[str, int | None] = {}
     file = command.last("configuration")
     for meaning, what in (("nodes", "machines"), ("total", "processes")):
@@ -274,6 +277,8 @@ def configured(command: LaunchCommand, site: LaunchContext) -> dict[str, str]:
             data = None
         if isinstance(data, dict):
             found[""] = str(Path(file.value if file is not None else ""))
+            if data.get("compute_environment") == SAGEMAKER:
+                return found | {"compute": SAGEMAKER}
             for key, meaning in _KEYS.items():
                 if data.get(key) is not None:
                     found[meaning] = str(data[key])
@@ -281,6 +286,22 @@ def configured(command: LaunchCommand, site: LaunchContext) -> dict[str, str]:
         if (option := command.last(meaning)) is not None:
             found[meaning] = option.value
     return found
+
+
+SAGEMAKER = "AMAZON_SAGEMAKER"
+
+
+def configuration_commands(files: Sequence[tuple[str, str]]) -> Iterator[list[str]]:
+    """Yield commands for configurations that accelerate alone has; of several, with options."""
+    for name, rows in files:
+        found = dict(_ROW.findall(rows)) if len(files) > 1 and SAGEMAKER not in rows else {}
+        options = [f"--{key}={found[key]}" for key in _KEYS if key in found and key != "gpu_ids"]
+        if _OWN.search(rows):
+            yield ["accelerate", "launch", "--config_file", name, *options, "SCRIPT"]
+
+
+_OWN = re.compile(r"^(?:compute_environment|distributed_type|main_process_\w+|rdzv_backend):", re.M)
+_ROW = re.compile(r"^(\w+):[ \t]+[\"']?([\w.:-]+)[\"']?[ \t]*$", re.M)
 
 
 def configurations_in(text: str, name: str = "") -> list[tuple[str, str]]:
@@ -299,7 +320,8 @@ def configurations_in(text: str, name: str = "") -> list[tuple[str, str]]:
         named = _YAML.findall(text, end, block.start())
         # Rows may be items of a list, as `accelerate env` prints them.
         rows = re.sub(r"^- ", "", dedent(block[0]), flags=re.M)
-        found.append((named[-1] if named else name or f"configuration{number}.yaml", rows))
+        own = name * (len(blocks) == 1) or f"number {number}"
+        found.append((named[-1] if named else own, rows))
         end = block.end()
     if len(found) == 1:
         found += [(other, found[0][1]) for other in set(_CONFIG_FILE.findall(text))]
@@ -318,5 +340,6 @@ _KEYS = {
     "machine_rank": "node_rank",
     "main_process_ip": "master_addr",
     "main_process_port": "master_port",
+    "gpu_ids": "gpu_ids",
 }
 """Keys of a configuration file of accelerate, and the meaning of their options."""

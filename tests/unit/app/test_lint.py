@@ -156,6 +156,18 @@ def test_standard_input_is_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (launch.source, len(launch.commands)) == (None, 1)
 
 
+@pytest.mark.parametrize("text", ["", " \n\n"])
+def test_a_text_without_a_word_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    blank = str(written(tmp_path, "a.sh", text))
+    for thing, where in (("-", "standard input"), (blank, blank)):
+        with pytest.raises(InputError, match="is empty") as error:
+            lint(LintRequest([thing], kind=LintKind.LAUNCH))
+        assert error.value.where == where
+
+
 @pytest.mark.parametrize("thing", ["tuner.cnf", "nodes/a.xml"])
 def test_a_missing_file_is_not_taken_for_a_command(thing: str) -> None:
     with pytest.raises(InputError, match="no such file, and no launch command"):

@@ -3,12 +3,20 @@
 
 import json
 import os
+import re
 import shlex
 from pathlib import Path
 
 import pytest
 
-from nccltune.app.env import net_conflicts, net_deployment, record_deployment, rules_deployment
+from nccltune.app.env import (
+    FORMATS,
+    WITHOUT_COMMENTS,
+    net_conflicts,
+    net_deployment,
+    record_deployment,
+    rules_deployment,
+)
 from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.formats.tuner_config.nccl_conf import read_conf
 from nccltune.model.errors import InputError, PlatformError
@@ -409,6 +417,22 @@ def test_record_keeps_another_profiler(
     deployed = record_deployment(Path("/calls"))
     assert deployed.settings.get("NCCLTUNE_RECORD_NEXT") == following
     assert deployed.settings["NCCL_PROFILER_PLUGIN"] == str(recorder)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_record_carries_its_times(
+    cli: Cli, recorder: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    def shown() -> str:
+        return " ".join(printed(cli, "--record", "/calls", "--format", form, verb="env")[0].split())
+
+    unset = shown()
+    assert not re.search(r"NCCLTUNE_RECORD_TIMES(=| value)", unset)
+    monkeypatch.setenv("NCCLTUNE_RECORD_TIMES", "64")
+    assert re.search(r"NCCLTUNE_RECORD_TIMES(=| value: .)64\b", shown())
+    if form not in WITHOUT_COMMENTS:
+        said = "takes no times unless NCCLTUNE_RECORD_TIMES is set"
+        assert said in unset.replace("# ", "")
 
 
 def test_record_beside_rules(cli: Cli, recorder: Path, tmp_path: Path) -> None:

@@ -105,7 +105,6 @@ python t.py --epochs 2
 CONFIG = "main_process_ip: a\nmachine_rank: 0\nnum_machines: 2\nnum_processes: 4\n"
 CONFIG += "rdzv_backend: static\nmain_process_port: 29500"
 BY_CONFIG = "\naccelerate launch --config_file x/gpu.yaml t.py\n"
-RAY = "ray start --address=a:1 --node-ip-address=h\n"
 C10D = "torchrun --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d"
 OF_TASKS = "#SBATCH -N 1 -n 1 --ntasks-per-node=2\nsrun python t.py\n"
 OF_NODES = "accelerate launch --num_machines ${{inputs.nodes}} --num_processes 32 --machine_rank"
@@ -211,9 +210,6 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
     [
         ({"a.md": f"gpu.yaml:\n\n{CONFIG}\n{BY_CONFIG}"}, "4 processes, 2 on each of 2", "here"),
         ({"a.md": f"machine 1:\n{CONFIG}\ntwo\n{CONFIG}9"}, "295009 is no port, of which", "here"),
-        ({"a.sh": f"{RAY}export NCCL_A=1 NCCL_B=1\nNCCL_C=1\n"}, "NCCL_A, NCCL_C are set", "B are"),
-        ({"a.sh": f"export NCCL_A=1\n{RAY}export NCCL_A=1\n"}, "ray starts its", "behind"),
-        ({"a.sh": RAY.replace("h", "1.2:3")}, "ress=1.2:3: ray start takes an address", "ok"),
         ({"a.sh": f"{C10D} --master-addr=a t.py"}, "and c10d reads no other address: each", "ok"),
         ({"a.sh": f"{C10D} --rdzv-endpoint=a --node-rank=0 t.py"}, "=0: without effect", "error"),
         ({"a.sh": "srun -N 1 -n 2 --accel-bind=gn python t.py"}, "GPUs near its CPUs only", "ok"),

@@ -202,6 +202,13 @@ def test_one_mistake_is_found(right: str, old: str, new: str, expected: str) -> 
     assert expected in _ids(right.replace(old, new))
 
 
+@pytest.mark.parametrize("value", ["$PATH", "$(PATH)", "${PATH}"])
+def test_a_value_that_stays_is_quoted_as_it_is_written(value: str) -> None:
+    text = PYTORCHJOB.replace(GPUS, GPUS + PATHS.format(f"{value}:/a"))
+    said = {one.message for one in judge_manifests(documents_of(text, "a"))}
+    assert any(f"does not replace {value} in the value of PATH" in one for one in said)
+
+
 def test_nics_without_a_device_of_the_pod_are_noted() -> None:
     text = MPIJOB.replace("NCCL_DEBUG=INFO", "NCCL_IB_HCA=mlx5")
     texts = [

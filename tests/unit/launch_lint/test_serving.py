@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from nccltune.app.lint import Linted, LintRequest, lint
+from nccltune.cli import run
+from nccltune.launch_lint.peers import judge_ray
 from nccltune.launch_lint.starts import starts
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
@@ -284,3 +286,72 @@ def test_commands_that_operators_write(tmp_path: Path) -> None:
     # Newer operators count processes where their number is given.
     given = checked(job.replace("auto", '"8"'), tmp_path, "d.yaml")
     assert started(given) == ["not known: the number of nodes is '$WORLD_SIZE'"]
+
+
+RAY_NODE = "ray start --address=a:1 --node-ip-address=h\n"
+LATE, JOB = "export NCCL_A=1", "ray job submit -- python t.py\n"
+PASSED = """--runtime-env-json='{"env_vars": {"NCCL_A": "1"}}'"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            f"{RAY_NODE}{LATE} NCCL_B=1\nNCCL_C=1\n{JOB}",
+            "NCCL_A, NCCL_C are set behind `ray start`",
+        ),
+        (
+            f"srun -N 1 {RAY_NODE}{LATE}\npython3 -m verl.trainer.main_ppo \\\n a=b",
+            "NCCL_A is set behind",
+        ),
+        (f"{LATE}\n{RAY_NODE}{LATE}\n{JOB}", ""),
+        (f"{RAY_NODE}{LATE}\ntorchrun --nproc-per-node=8 t.py", ""),
+        (f"{RAY_NODE}{LATE}\nvllm serve m -tp 16 --distributed-executor-backend ray", ""),
+        (f"{RAY_NODE}{LATE}\nray stop\n{JOB}", ""),
+        (f'echo "do not run {RAY_NODE.strip()} here"\n{LATE}\n{JOB}', ""),
+        (f"{RAY_NODE}{LATE}\necho 'ray job submit -- a'\npython t.py", ""),
+        (f"{RAY_NODE}{LATE}\n{JOB.replace('--', f'{PASSED} --')}", ""),
+        (f"ray stop\n{LATE}\n{RAY_NODE}{JOB}", ""),
+        (
+            RAY_NODE.replace("h", "'1.2:3'"),
+            "address=1.2:3: ray start takes an address without a port there",
+        ),
+    ],
+)
+def test_what_a_script_around_ray_sets_too_late(text: str, expected: str) -> None:
+    found = [one.message for one in judge_ray(text)]
+    assert [expected in one for one in found] == [True] * bool(expected)
+
+
+CONFIG = "main_process_ip: a\nmachine_rank: 0\nnum_machines: 2\nnum_processes: 4\n"
+CONFIG += "rdzv_backend: static\nmain_process_port: 29500"
+NODES = f"node0.yaml:\n{CONFIG}\n\nnode1.yaml:\n{CONFIG[:-1]}1\n"
+OWN = "num_machines: 2\nnum_processes: 8\nmachine_rank: 0\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "absent"),
+    [
+        (NODES, "the configurations for 2 nodes all have --machine_rank=0.", "config a"),
+        (NODES.replace("node1", "new"), "config new.yaml starts", "all have"),
+        (NODES.replace("k: 0", "k: 1", 1), "wait for each other at a:29500", "ok"),
+        (f"one:\n{CONFIG}\n\ntwo:\n{CONFIG}\n", "config number 2 starts", "a.md"),
+        (f"{OWN}of our scheduler, not of accelerate\n", "no launch command", "main_"),
+        (f"compute_environment: AMAZON_SAGEMAKER\n{OWN}", "a job of Amazon SageMaker", "error"),
+        (f"{CONFIG}\ngpu_ids: 0", "gpu_ids 0 shows 1 GPU, and 2 processes use 2", "ok"),
+        (f"{CONFIG}\ngpu_ids: 0,1,2,3".replace("s: 4", "s: 8"), "nothing wrong", "assumed"),
+        (CONFIG.replace("ip: a", "ip: 2333"), "ip 2333: a number is not", "ok"),
+        (CONFIG.replace("ip: a", "ip: 10.0.0.1"), "nothing wrong", "number is"),
+        ("vllm serve m --port 80000", "80000 is no port, of which 65535 is the last", "ok"),
+        ("deepspeed --master_port 99999 t.py", "99999 is no port", "ok"),
+        ("vllm serve m --port 8000 --max-model-len 99999", "nothing wrong", "no port"),
+    ],
+)
+def test_configurations_and_ports(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, expected: str, absent: str
+) -> None:
+    (tmp_path / "a.md").write_text(text)
+    run(["lint", str(tmp_path / "a.md")])
+    shown = " ".join("".join(capsys.readouterr()).replace(str(tmp_path), "").split())
+    assert expected in shown
+    assert absent not in shown.replace("/a.md:", "")

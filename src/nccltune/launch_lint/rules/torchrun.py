@@ -129,6 +129,9 @@ def not_a_host(option: str, value: str, *, is_bare: bool) -> list[LaunchFinding]
 
     `is_bare`: a port belongs to an option of its own.
     """
+    if whole_number(value):
+        said = f"{option} {value}: a number is not the name of a host"
+        return [error("trainer-host", said, "name the host of rank 0")]
     match = None if is_open(value) else _LOGIN.fullmatch(value)
     right = value if match is None else match[1].partition(":")[0] if is_bare else match[1]
     if right == value:
@@ -246,12 +249,14 @@ def ports(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     given += [v.value or "" for v in view.variables if v.name == "MASTER_PORT"]
     ends = [command.last(meaning) for meaning in ("rdzv_endpoint", "master_addr")]
     given += [end.value.rpartition(":")[2] for end in ends if end and end.value.count(":") == 1]
+    given += [option.value for option in command.options if _PORT_NAME.search(option.name)]
     if (port := next((one for one in given if (whole_number(one) or 0) > _LAST), None)) is not None:
         said = f"{port} is no port, of which {_LAST} is the last"
         yield error("trainer-port", said, "choose one from 1024 on")
 
 
 _LAST = 65535
+_PORT_NAME = re.compile(r"(?:^|[-_])port$")
 
 
 @of_any

@@ -207,6 +207,8 @@ def accelerate_total(view: View, command: LaunchCommand) -> Iterator[LaunchFindi
     given = configured(command, view.site)
     total, nodes = whole_number(given.get("total", "")), whole_number(given.get("nodes", "1"))
     have = view.site.gpus_per_node
+    ids = given.get("gpu_ids", "all")
+    named = 0 if ids == "all" or is_open(ids) else len(ids.split(","))
     if not nodes:
         return
     option = command.last("total")
@@ -226,16 +228,16 @@ def accelerate_total(view: View, command: LaunchCommand) -> Iterator[LaunchFindi
             f" {each * nodes} in all",
             f"write --num_processes={nodes * max(1, each)}",
         )
-    elif nodes > 1 and total == have:
+    elif nodes > 1 and total == have and not named:
         yield (warning if view.site.gpus is not None else note)(
             "accelerate-total",
             f"--num_processes is the number on all machines: {each} on each of {nodes}, which have"
             f" {have} GPUs ({view.site.gpus_source})",
             f"write --num_processes={nodes * have}, if each is to use all its GPUs",
         )
-    elif each > have and view.site.gpus is None:
+    elif each > have and view.site.gpus is None and not named:
         yield beyond_assumed(each)
-    elif each > have:
+    elif each > have and view.site.gpus is not None:
         right = f"--num_processes={nodes * have}"
         edits = (Replace(option, (right,)),) if option is not None else ()
         yield error(
@@ -245,12 +247,10 @@ def accelerate_total(view: View, command: LaunchCommand) -> Iterator[LaunchFindi
             f"write {right}",
             edits,
         )
-    ids = command.last("gpu_ids")
-    named = len(ids.value.split(",")) if ids is not None and ids.value != "all" else each
-    if ids is not None and not is_open(ids.value) and named < each:
+    if 0 < named < each:
         yield error(
             "visible-devices",
-            f"{ids.text} shows {count(named, 'GPU')}, and {count(each, 'process')} use {each}",
+            f"gpu_ids {ids} shows {count(named, 'GPU')}, and {count(each, 'process')} use {each}",
             "name as many GPUs as processes",
         )
 
