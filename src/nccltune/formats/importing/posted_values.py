@@ -186,11 +186,6 @@ def _may_be_timed(unit: str, texts: Iterable[str]) -> bool:
     return time_unit(unit) is None or any(map(_OF_COLLECTIVE.search, texts))
 
 
-def names_measure(text: str) -> bool:
-    """Return whether a text names a bandwidth, or NCCL or a collective."""
-    return bool(_MEASURE.search(text) or _OF_NCCL.search(text))
-
-
 def condition_of(name: str) -> str:
     """Return what kind of condition the name of a column states, as a text; empty for none."""
     found = [kind.pattern for kind in _CONDITIONS if kind.search(name)]

@@ -11,7 +11,6 @@ from nccltune.formats.importing.posted_values import (
     Described,
     condition_of,
     listed_values,
-    names_measure,
     of_list,
     of_pairs,
     of_sentences,
@@ -41,11 +40,9 @@ _START = re.compile(
 )
 _SCRIPT = re.compile(r"#!|#SBATCH|#PBS|apiVersion:|set -[eux]")
 _PROSE = re.compile(
-    r"\b(?:busbw|algbw|bandwidth|bus bw)(?:[\s:=~\u2248]|\(GB/s\)|of|is|was|about|only){1,8}\d+"
-    r"(?:\.\d+)?(?![\w.]*\w)(?!\s*[a-z%])",
-    re.IGNORECASE,
+    r"(?=.*(?i:\b(?:busbw|algbw|bandwidth|bus bw|throughput)\b|[nr]ccl|_perf\b|all[ _-]?reduce))"
+    r".*\d ?[GMT]i?[Bb](?:it)?(?:/s|ps)"
 )
-_RATE = re.compile(r"\d ?[GMT]i?[Bb](?:it)?(?:/s|ps)")
 _SIZE_NAME = re.compile(r"(?:\b|_)sizes?\b|bytes|payload|elements|\bcount\b", re.IGNORECASE)
 _SHAPE = re.compile(r"(?i:.*\b(?:shapes?|rows|tokens|batch\w*|hidden\w*|seq\w*)\b.*)|[MNKBSH]")
 _RULES = frozenset({"minbytes", "maxbytes"})
@@ -249,8 +246,7 @@ def _of_prose(lines: list[str]) -> Described:
             hint,
             timed[0],
         )
-    states = (_PROSE.search(x) or (_RATE.search(x) and names_measure(x)) for x in lines)
-    prose = next((at for at, said in enumerate(states, 1) if said), None)
+    prose = next((at for at, line in enumerate(lines, 1) if _PROSE.match(line)), None)
     if prose is not None:
         return Described(
             "states a bandwidth in words, and has no table with a size and a time for each call",
