@@ -5,10 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import combinations
-from math import log
 from pathlib import Path
-from statistics import median_low
 from typing import NamedTuple
 
 import msgspec
@@ -32,6 +29,8 @@ from nccltune.compare.runs import (
     fact_differences,
     facts_not_shown,
     labelled_by_ran,
+    may_repeat,
+    no_repeats,
     with_nominal_sizes,
 )
 from nccltune.compare.series import ScalingSeries, by_facts, kept_apart, scaling
@@ -190,7 +189,7 @@ def compare_paths(
     columns = _by_name(runs)
     # Equal names of columns in tables of several files are not known to be one system.
     one_text = len({run.table.rpartition(":")[0] for run in runs}) < 2
-    if len(columns) == 2 and one_text and all(map(_may_repeat, columns.values())):
+    if len(columns) == 2 and one_text and all(map(may_repeat, columns.values())):
         first, second = columns
         return _sides(
             (first, second), [found._replace(runs=x) for x in columns.values()], assumed_noise
@@ -230,19 +229,6 @@ def _by_name(runs: Iterable[MeasuredRun]) -> dict[str, list[MeasuredRun]]:
     for run in runs:
         found.setdefault(run.column or run.name, []).append(run)
     return found
-
-
-def _may_repeat(runs: Sequence[MeasuredRun]) -> bool:
-    """Return whether runs may be of one test: no two differ by a factor of two at most sizes."""
-    times = [
-        {(key, point): x for key, curve in run.curves.items() for point, x in curve.times.items()}
-        for run in runs
-    ]
-    for one, other in combinations(times, 2):
-        apart = [abs(one[point] - other[point]) for point in one.keys() & other.keys()]
-        if apart and median_low(apart) > log(2):
-            return False
-    return True
 
 
 def _beside(found: RunsRead, assumed: float) -> Iterator[BesideCompared]:
@@ -311,6 +297,12 @@ def _sides(labels: tuple[str, str], sides: list[RunsRead], assumed: float) -> Si
     for label, side in zip(labels, sides, strict=True):
         if not any(run.curves for run in side.runs):
             raise _nothing_to_compare(side, label)
+        if names := no_repeats(side.runs):
+            raise InputError(
+                f"it has {joined(names)}, which are no repeats of one measurement",
+                where=label,
+                hint=f"give the runs of one of them on each side, or {label} alone",
+            )
     where = " and ".join(labels)
     number = len(sides[0].runs)
     runs = with_nominal_sizes([*sides[0].runs, *sides[1].runs])

@@ -2,12 +2,11 @@
 """The output of `nccltune import`: files read, lines not read, flags and the next step."""
 
 import shlex
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from nccltune.app.importing import way_out
-from nccltune.cli.output import error_lines, hint, stdout, styled
+from nccltune.cli.output import hint, print_error, stdout, styled
 from nccltune.cli.progress import Progress, Step
 from nccltune.formats.importing.importer import FileOutcome, Imported, ImportState
 from nccltune.formats.importing.suspect import platform_doubts
@@ -104,7 +103,7 @@ def _show_end(result: Imported, study: Path, again: str, *, dry_run: bool) -> No
         item.outcome is ImportState.REFUSED and item.report.asked for item in result.files
     ):
         out_of_it = way_out(result, f"{again} -o {name}")
-        print(error_lines("no measurement was read", out_of_it), file=sys.stderr)
+        print_error("no measurement was read", out_of_it)
 
 
 def _unknown_scale(result: Imported) -> str:
@@ -190,7 +189,7 @@ def _show_unread(files: list[FileOutcome]) -> None:
             where = (
                 report.name if report.error_line is None else f"{report.name}:{report.error_line}"
             )
-            print(error_lines(f"{where}: {report.error}", report.hint), file=sys.stderr)
+            print_error(f"{where}: {report.error}", report.hint)
     if passed:
         hold = "holds" if len(passed) == 1 else "hold"
         out.print(f"left out    {count(len(passed), 'file')} that {hold} no measurements")

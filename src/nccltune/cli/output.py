@@ -7,7 +7,6 @@ Rich is imported when something is printed, so that help is fast.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import sys
@@ -72,14 +71,11 @@ def harmless(text: str) -> str:
     return _STEERING.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
-def error_lines(message: str, hint: str | None) -> str:
-    """Return the lines `error: MESSAGE` and `hint: HINT`, coloured on a terminal."""
-    coloured = sys.stderr.isatty() and "NO_COLOR" not in os.environ
-    red, cyan, end = ("\x1b[1;31m", "\x1b[36m", "\x1b[0m") if coloured else ("", "", "")
-    lines = [f"{red}error:{end} {harmless(message)}"]
+def print_error(message: str, hint: str | None) -> None:
+    """Print `error: MESSAGE` and `hint: HINT` on stderr, coloured and wrapped on a terminal."""
+    hanging(stderr(), ("error: ", "bold red"), 7, message)
     if hint:
-        lines.append(f"{cyan}hint:{end}  {harmless(after_pipe(hint))}")
-    return "\n".join(lines)
+        hanging(stderr(), ("hint:  ", "cyan"), 7, after_pipe(hint))
 
 
 def write_exact(text: str) -> None:
@@ -191,9 +187,8 @@ def hanging(
     if out.is_terminal:
         room = max(20, out.width - indent)
         is_whole = any(len(word) > room and "/" in word[:8] for word in words.split())
-        lines = textwrap.wrap(
-            unbroken(words), room, break_on_hyphens=False, break_long_words=not is_whole
-        )
+        wrap = textwrap.TextWrapper(room, break_on_hyphens=False, break_long_words=not is_whole)
+        lines = [part for line in words.split("\n") for part in wrap.wrap(unbroken(line))]
     shown = ("\n" + " " * indent).join(lines).replace("\u00a0", " ")
     out.print(styled(lead, (shown, style)), soft_wrap=is_whole or None)
 

@@ -131,7 +131,9 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
         apart = [x for x in self.points if round(abs(math.log(x.ratio)), 2)]
         signs_of = [x.ratio > 1 for x in apart]
         signs = set(signs_of)
-        sizes = counted(len(self.points), "size")
+        sizes, runs = counted(len(self.points), "size"), counted(sum(self.runs), "run")
+        if not apart:
+            return f"{first} and {second} differ by at most 0.5 % at {sizes}, in {runs}"
         if len(signs) == 1:
             differs = (
                 f"{second} is {range_text}x {'slower' if True in signs else 'faster'} than {first}"
@@ -150,7 +152,6 @@ class CurveComparison(msgspec.Struct, frozen=True, kw_only=True):
                     f"{forms(after.bytes)} and {'slower' if after.ratio > 1 else 'faster'} from "
                     f"there on, by {range_text}x"
                 )
-        runs = counted(sum(self.runs), "run")
         if len(self.points) < FEWEST:
             why = (
                 f"so few sizes of {runs} do not show to be more than noise: measure more sizes, or"

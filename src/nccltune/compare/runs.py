@@ -2,9 +2,11 @@
 """A run with its curves, and the facts in which two sets of runs differ."""
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import product
+from itertools import combinations, product
+from statistics import median_low
 from typing import NamedTuple
 
 import msgspec
@@ -29,6 +31,10 @@ _ROUNDED = 16
 """nccl-tests rounds a size down to a multiple of this many bytes for each rank."""
 _ROUNDING = 0.005
 """The largest share of a size that counts as rounding."""
+_REPEAT = re.compile(
+    r"(?:(?:iter\w*|rep\w*|round|run|test|trial|try)s?)?[ _.#-]*\d*(?: ?\(.*)?", re.IGNORECASE
+)
+"""Names of columns that are repeats of one measurement."""
 ScaleShown = tuple[int | None, int | None]
 """Nodes and ranks; None if the run does not show them."""
 
@@ -168,6 +174,33 @@ def labelled_by_ran(runs: Sequence[MeasuredRun]) -> list[MeasuredRun]:
         )
         for run in runs
     ]
+
+
+def no_repeats(runs: Sequence[MeasuredRun]) -> list[str]:
+    """Return the NCCL releases, or the columns of a table, in which runs of one test differ."""
+    found: dict[object, dict[str, None]] = defaultdict(dict)
+    for run in runs:
+        for key in run.curves:
+            if run.facts.nccl:
+                found[key][f"NCCL {run.facts.nccl}"] = None
+            if run.table and not _REPEAT.fullmatch(run.column):
+                found[key, run.table][f"column {run.column!r}"] = None
+    return next((list(names) for names in found.values() if len(names) > 1), [])
+
+
+def may_repeat(runs: Sequence[MeasuredRun]) -> bool:
+    """Return whether runs may be of one test: no two differ by a factor of two at most sizes."""
+    if no_repeats(runs):
+        return False
+    times = [
+        {(key, point): x for key, curve in run.curves.items() for point, x in curve.times.items()}
+        for run in runs
+    ]
+    for one, other in combinations(times, 2):
+        apart = [abs(one[point] - other[point]) for point in one.keys() & other.keys()]
+        if apart and median_low(apart) > math.log(2):
+            return False
+    return True
 
 
 FACTS_COMPARED = {

@@ -15,6 +15,7 @@ from nccltune.app.compare import (
 from nccltune.cli import run
 from nccltune.compare.runs import MeasuredRun
 from nccltune.formats.reading.context import ReadOptions
+from nccltune.model.errors import InputError
 
 TITLE = "All-reduce on 8 x H100, 1 node\n\n"
 TIMES = {
@@ -382,6 +383,35 @@ def test_names_of_runs_in_columns(
     assert [round(curve.time_us(point)) for point in curve.times if point.bytes == 4096] == [
         4 + 2 * at for at in range(placements)
     ]
+
+
+@pytest.mark.parametrize(
+    ("names", "refused"),
+    [
+        (("2.19.3", "2.20.3"), "NCCL 2.19.3, NCCL 2.20.3"),
+        (("before (us)", "after (us)"), "column 'before', column 'after'"),
+        (("NCCL (us)", "gloo (us)"), "column 'NCCL', column 'gloo'"),
+        (("run 1 (us)", "run 2 (us)"), None),
+        (("trial_1 (us)", "trial_2 (us)"), None),
+        (("out of place (us)", "in place (us)"), None),
+    ],
+)
+def test_columns_of_two_texts_are_repeats_only_by_their_names(
+    names: tuple[str, str], refused: str | None, tmp_path: Path
+) -> None:
+    for path, each in ((tmp_path / "a.md", 0), (tmp_path / "b.md", 0.001)):
+        text = f"All-reduce, 8 GPUs, us:\n\n|size|{'|'.join(names)}|\n|---|---|---|\n"
+        rows = (f"|{1 << k}|{k * (1 + each)}|{k * (1.2 + each)}|\n" for k in range(20, 24))
+        path.write_text(text + "".join(rows), encoding="utf-8")
+    paths = [tmp_path / "a.md", tmp_path / "b.md"]
+    if refused is not None:
+        with pytest.raises(InputError, match=f"a.md: it has {refused}, which are no repeats"):
+            compare_paths(paths, assumed_noise=0.05)
+        return
+    found = compare_paths(paths, assumed_noise=0.05)
+    assert isinstance(found, SidesCompared)
+    (test,) = found.tests
+    assert test.verdict("a", "b").startswith("a and b differ by at most 0.5 % at 4 sizes, in ")
 
 
 @pytest.mark.parametrize(("factor", "tables"), [(1.2, 0), (12.0, 2)])

@@ -17,7 +17,7 @@ from rich.table import Table
 
 import nccltune
 from nccltune.cli import output, run
-from nccltune.cli.output import PlainConsole, error_lines, hanging, harmless, styled
+from nccltune.cli.output import PlainConsole, hanging, harmless, styled
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
 from tests.unit.builders import measure, sizes, study_of
@@ -98,12 +98,25 @@ def test_a_status_is_printed_literally(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_errors_are_printed_literally_and_escaped(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = error_lines(f"{NASTY} {STEERING}", f"{NASTY} {STEERING}")
+    output.print_error(f"{NASTY} {STEERING}", f"{NASTY} {STEERING}")
+    lines = capsys.readouterr().err
     assert lines.count(NASTY) == 2
     assert not set("\x1b\x07\x08\x9b\u202e") & set(lines)
     assert harmless("tabs\tand\nlines stay") == "tabs\tand\nlines stay"
     assert run(["analyze", f"{NAME}\x1b[31m"]) == 2
     assert f"{NAME}\\x1b[31m" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_errors_are_wrapped_on_a_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    file = io.StringIO()
+    console = PlainConsole(file=file, force_terminal=True, width=width)
+    monkeypatch.setattr(output, "stderr", lambda: console)
+    output.print_error("many words " * 20, "a way out " * 20)
+    lines = shown(file).splitlines()
+    assert len(lines) > 2 * 200 // width
+    assert max(map(len, lines)) <= width
+    assert {line[:7] for line in lines} == {"error: ", "hint:  ", 7 * " "}
 
 
 def test_exact_output_is_escaped_on_a_terminal_only(

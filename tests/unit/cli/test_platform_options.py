@@ -185,6 +185,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (f"CUDA_DEVICE_MAX_CONNECTIONS=7 {SETTINGS}", "CUDA_DEVICE_MAX_CONNECTIONS=7 is set"),
         (f"NCCL_COMM_BLOCKING=0 {SETTINGS}", "NCCL_COMM_BLOCKING=0 is set"),
         ("sendrecv env --format nccl.conf", "--format: NCCL reads nccl.conf when"),
+        ("analyze a.log b.log", "of several files give the folder"),
         ("env", "Missing argument"),
         ("env --net", "hint:  it is now: nccltune net env"),
         ("check study --max-age soon", "is not a number of days; write 90d or 12w"),

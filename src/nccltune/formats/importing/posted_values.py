@@ -4,10 +4,12 @@
 import math
 import re
 from collections import Counter
+from collections.abc import Iterable
 from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
+from nccltune.formats.reading.collective_names import collective_of_title
 from nccltune.formats.reading.quantities import bandwidth_unit, time_unit
 from nccltune.formats.text.lines import visible
 from nccltune.model.numbers import gain_text
@@ -37,6 +39,7 @@ _VALUE_SAID = re.compile(
     r"|[mu\u00b5\u03bc]?s|(?:milli|micro)?sec(?:onds?)?)(?![\w/])"
     r"|Avg bus bandwidth\s*:\s*(?P<average>\d[\d.]*)"
 )
+_COLLECTIVE = r"(?:all|reduce)[ _-]?(?:reduce|gather|scatter|to[ _-]?all)|broadcast|send[ _-]?recv"
 _CONDITIONS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -47,11 +50,11 @@ _CONDITIONS = tuple(
         r"\b(?:old|new)\b",
         r"\bwith(?:out)?\b(?: [A-Z]+_\w+(?: ?= ?\w+)?)?",
         r"\b(?:en|dis)abled\b",
-        r"(?<![\w.])\d{1,5} ?(?:x ?)?(?:[a-z]{1,3}\d{2,4} )?(?:GPU|card|device)(?=s?\b)",
-        r"(?<![\w.])\d{1,5}[ -]?(?:node|machine|server)(?=s?\b)",
-        r"(?<![\w.])\d{1,5} ?(?:rank|process)(?=(?:e?s)?\b)",
+        r"(?<![\w.])\d{1,5} ?(?:x ?)?(?:[a-z]{1,3}\d{2,4} )?(?:GPU|card|device)s?\b",
+        r"(?<![\w.])\d{1,5}[ -]?(?:node|machine|server)s?\b",
+        r"(?<![\w.])\d{1,5} ?(?:rank|process)(?:e?s)?\b",
         r"\b(?:ring|tree|nvls(?:[ _-]?tree)?|collnet)\b",
-        r"\b(?:all|reduce)[ _-]?(?:reduce|gather|scatter|to[ _-]?all)\b",
+        rf"\b(?:{_COLLECTIVE})\b",
         r"\b(?:docker|container|bare[ -]?metal|VM)\b",
         r"\b(?:from|to)\b(?=\s*[~\u2248]?\d)",
     )
@@ -60,9 +63,12 @@ _CONDITIONS = tuple(
 _NOT_MEASURED = re.compile(
     r"\b(?:expect\w*|theor\w+|should|ideal\w*|line rate|spec\w*|limit\w*|advertis\w+|target|capable"
     r"|up to|peak of|\w*link|NICs?|PCIe|[HN]DR|bidirectional|unidirectional|timeout|hang\w*|rate:"
-    r"|sleep)(?!\w)|\?\s*$|^\s*>",
+    r"|sleep|memory|RAM|disks?|storage|checkpoint\w*|memcpy|[HD]2[HD]|files?|init\w*|steps?"
+    r"|epochs?|iterations?|train\w*|inference|prefill|decod\w*|compil\w*|buil[dt]\w*|load\w*"
+    r"|boot\w*|start\w*|install\w*)(?!\w)|\?\s*$|^\s*>",
     re.IGNORECASE,
 )
+_OF_COLLECTIVE = re.compile(rf"_perf\b|{_COLLECTIVE}", re.IGNORECASE)
 _OF_NCCL = re.compile(r"[nr]ccl|_perf\b|all[ _-]?(?:reduce|gather|to[ _-]?all)", re.IGNORECASE)
 _COMMAND = re.compile(
     r"[\s$#>]*(?:[A-Z]\w*=\S+ )*(?:\S*/)?(?:mpirun|mpiexec|srun|torchrun|\w+_perf)\b"
@@ -101,10 +107,12 @@ def of_list(lines: list[str]) -> Described | None:
             (match["label"] or match["host"]).strip(): float(match["value"]) for match in found
         }
         units = {"GB/s" if match["average"] else match["unit"] for match in found}
-        named = _MEASURE.search(title)
-        whole = None not in units or (named and all(re.search(r"\d", label) for label in values))
-        if len(values) == len(found) >= _LEAST and len(units) == 1 and whole:
-            return listed_values(values, units.pop() or "", named[0] if named else "", first)
+        if len(values) == len(found) >= _LEAST and len(units) == 1:
+            unit = units.pop() or ""
+            named = _measure([title], unit)
+            whole = unit or (named and all(re.search(r"\d", label) for label in values))
+            if whole and (named or _may_be_timed(unit, [title, *values])):
+                return listed_values(values, unit, named, first)
         found, above = [], line
     return None
 
@@ -129,7 +137,7 @@ def of_sentences(lines: list[str]) -> Described | None:
         for at, line in enumerate(lines, 1)
         if len(line) <= _LONGEST and not _COMMAND.match(line)
         for sentence in _SENTENCE_END.split(line)
-        if not _NOT_MEASURED.search(sentence)
+        if sentence.strip() and not _NOT_MEASURED.search(sentence)
     ]
     labels: dict[int, list[str]] = {}
     values: dict[int, float] = {}
@@ -154,9 +162,28 @@ def of_sentences(lines: list[str]) -> Described | None:
     }
     if len(named) < len(values):
         return None
-    measures = (each[0] for _, line in found if (each := _MEASURE.search(line)))
-    first = next(at for at, line in found if _VALUE_SAID.search(line))
-    return listed_values(named, units.pop(), next(measures, ""), first)
+    unit = units.pop()
+    stating = [x for x in found if unit in map(_unit_of, _VALUE_SAID.finditer(x[1]))]
+    line, words = stating[0]
+    above = next((x for at, x in reversed(found) if at < line), "")
+    # The line above is a title unless a sentence ends there.
+    title = "" if re.search(r"[.!?]\W*$", above) else above
+    if not _may_be_timed(unit, [title, words]):
+        return None
+    return listed_values(named, unit, _measure([title, *(x for _, x in stating)], unit), line)
+
+
+def _measure(texts: Iterable[str], unit: str) -> str:
+    """Return the first name of a quantity of this unit in texts; of any quantity without a unit."""
+    names = [name for text in texts for name in _MEASURE.findall(text)]
+    timed = time_unit(unit) is not None
+    fitting = (name for name in names if not unit or (name.lower() == "latency") is timed)
+    return next(fitting, "")
+
+
+def _may_be_timed(unit: str, texts: Iterable[str]) -> bool:
+    """Return whether values of a unit are bandwidths, or of collectives by the texts."""
+    return time_unit(unit) is None or any(map(_OF_COLLECTIVE.search, texts))
 
 
 def condition_of(name: str) -> str:
@@ -186,22 +213,25 @@ def _under(sentences: list[tuple[int, str]], condition: re.Pattern[str]) -> dict
         if len(words) > 1 and any(one == other for one, other in pairwise(are_values)):
             return {}
         for at, (_, match) in enumerate(values):
-            unit = "GB/s" if match["average"] else _plain_unit(match["unit"])
+            unit = _unit_of(match)
             said = _Said(place, float(match["average"] or match["value"]), unit)
             place += 1
             label = (names[at] if len(names) > 1 else names[0]) if names else above
             if not label:
                 bare.add(unit)
             else:
-                groups.setdefault(label.lower(), []).append(said)
-                texts.setdefault(label.lower(), label)
+                # `2 nodes` and `2-node` are one; so are `8 process` and `8 processes`.
+                key = re.sub(r"(?:(?<=ss)e|(?<=[^s]))s$", "", label.lower().replace("-", " "))
+                groups.setdefault(key, []).append(said)
+                texts.setdefault(key, label)
     units = {said.unit for group in groups.values() for said in group}
     clear = not units & bare
     return {texts[key]: group for key, group in groups.items()} if clear else {}
 
 
-def _plain_unit(unit: str) -> str:
-    """Return a unit without the difference of spellings: GB/s, us, s."""
+def _unit_of(value: re.Match[str]) -> str:
+    """Return the unit of a value without the difference of spellings: GB/s, us, s."""
+    unit = "GB/s" if value["average"] else value["unit"]
     rate = re.sub(r"ps$|/sec$", "/s", unit)
     if bandwidth_unit(rate) is not None:
         return rate
@@ -255,8 +285,11 @@ def _range(values: dict[tuple[str, str], float], pairs: list[tuple[str, str]]) -
 
 
 def listed_values(values: dict[str, float], unit: str, measure: str, line: int) -> Described | None:
-    """Describe values by their names: the highest, the lowest, and the largest step."""
-    if min(values.values()) <= 0:
+    """Describe values by their names: the highest, the lowest, and the largest step.
+
+    None for values that are no spread: of several collectives, or not above 0.
+    """
+    if min(values.values()) <= 0 or len({*map(collective_of_title, values)} - {None}) > 1:
         return None
 
     def of(label: str) -> str:

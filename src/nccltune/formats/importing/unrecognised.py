@@ -40,8 +40,8 @@ _START = re.compile(
 )
 _SCRIPT = re.compile(r"#!|#SBATCH|#PBS|apiVersion:|set -[eux]")
 _PROSE = re.compile(
-    r"\b(?:busbw|algbw|bandwidth|bus bw)\b\D{0,40}\d|\bthroughput\b\D{0,40}[\d.,]+ ?[GM]i?b",
-    re.IGNORECASE,
+    r"(?=.*(?i:\b(?:busbw|algbw|bandwidth|bus bw|throughput)\b|[nr]ccl|_perf\b|all[ _-]?reduce))"
+    r".*\d ?[GMT]i?[Bb](?:it)?(?:/s|ps)"
 )
 _SIZE_NAME = re.compile(r"(?:\b|_)sizes?\b|bytes|payload|elements|\bcount\b", re.IGNORECASE)
 _SHAPE = re.compile(r"(?i:.*\b(?:shapes?|rows|tokens|batch\w*|hidden\w*|seq\w*)\b.*)|[MNKBSH]")
@@ -66,7 +66,7 @@ _LOG = re.compile(r"[\w./-]{1,80}\.(?:log|out|txt|err|json)", re.IGNORECASE)
 _PAIRED_SIZE = re.compile(r"\b((?!world|batch|group)[a-z]+[_ ]size) ?[:=] ?\d", re.IGNORECASE)
 _VALUE = re.compile(r":\s*-?\d+(?:\.\d+)?\s*(?:[|,]|$)")
 _SENTENCE = re.compile(r"[a-z)`][.:,;](?:\s|$)")
-_NUMBER = re.compile(r"[-+]?[\d.,]*\d")
+_NUMBER = re.compile(r"[-+]?(?!\d+\.\d+\.\d+$)[\d.,]*\d")
 _PLAIN = re.compile(
     r"[*~ ]*(?P<value>\d{1,9}(?:\.\d{1,9})?) ?"
     r"(?P<unit>[mnu\u00b5\u03bc]?s|[GM]i?[Bb](?:/s|ps))?x?[* ]*"
@@ -246,11 +246,11 @@ def _of_prose(lines: list[str]) -> Described:
             hint,
             timed[0],
         )
-    prose = next((at for at, line in enumerate(lines, 1) if _PROSE.search(line)), None)
+    prose = next((at for at, line in enumerate(lines, 1) if _PROSE.match(line)), None)
     if prose is not None:
         return Described(
             "states a bandwidth in words, and has no table with a size and a time for each call",
-            "give the output of nccl-tests that it is from",
+            "give the output of nccl-tests, if it is from one",
             prose,
         )
     return Described("nothing in it is known", KNOWN)
@@ -289,13 +289,14 @@ def _of_table(table: _Table) -> Described:
             rename = ", or add a column 'size (bytes)': elements of a call x bytes of their type"
         return Described(what + missing, logs if table.logs else logs + rename, table.line)
     if not table.measured:
+        numbers = [name for name in table.numbered if not _SIZE_NAME.search(name)]
         missing = "no name or unit says which are times or bandwidths"
         if summed:
-            missing = f"which are the size and the time of a call is not known{summed}"
+            unnamed = "which are the size and the time of a call is not known"
+            missing = (missing if numbers else unnamed) + summed
         chosen = any(column_of(name).role in ("algorithm", "protocol") for name in table.names)
         if chosen:
             missing = "it shows what was chosen, not how long it took"
-        numbers = [name for name in table.numbered if not _SIZE_NAME.search(name)]
         if numbers:
             rename = f", or name their units, as in 'size (bytes)' and {numbers[0] + ' (us)'!r}"
         return Described(

@@ -238,7 +238,6 @@ SECONDS = "allreduce with nccl version {}:\n" + "rank 0: {} s\nrank 1: {} s\n"
         ("~21 GB/s (NCCL 2.7.8), now ~3.9 GB/s (NCCL 2.11.4)\nrate: 9 Gb/s", "21 GB/s", "3.9"),
         ("allreduce on 2 nodes with 1 GPU: 0.2 s. With 2 GPUs: 0.1 s", "0.2 s (1", "0.1"),
         ("An uplift of Alltoall from ~45 GB/s to ~55 GB/s", "55 GB/s (to)", "45 GB/s (from)"),
-        ("340GB/s with all_reduce, and 200GB/s with all_gather", "340 GB/s (with", "200"),
         ("allreduce with NCCL_IB_TC=1: 9 us, without: 12 us", "12 us (without)", "9 us (with "),
     ],
 )  # fmt: skip
@@ -258,12 +257,40 @@ def test_values_in_sentences_are_summed_up(text: str, highest: str, lowest: str)
         "How do 8 GPUs get 34 GB/s, as 4 GPUs 27 GB/s in NCCL?",
         "NCCL 2.27.3: 12 us, NCCL 2.28.3: 50 GB/s",
         "driver 2.5.6 has 9 GB/s, and driver 2.7.8 6 GB/s",
+        "With NCCL 2.19.4 a step takes 23.9 s; with NCCL 2.20.5 25 s. busbw: later",
+        "The bus bandwidth is open. NCCL 2.19.4 needs 24 ms, NCCL 2.20.5 180 ms.",
+        "busbw: fine. NCCL 2.19.4 compiled in 310 s, NCCL 2.20.5 in 420 s.",
+        "all_reduce: init of NCCL 2.19.4 takes 310 s, of NCCL 2.20.5 420 s.",
+        "uptime beside NCCL:\n- n1: 400 s\n- n2: 12 s\n- n3: 11 s\n",
+        "340GB/s with all_reduce, and 200GB/s with all_gather (busbw)",
+        "busbw:\n- allreduce: 120 GB/s\n- allgather: 95 GB/s\n- broadcast: 38 GB/s\n",
+        "|Test|busbw (GB/s)|\n|--|--|\n|AllReduce|480|\n|AllGather|380|\n|AlltoAll|40|\n",
     ],
 )
 def test_values_without_a_clear_condition_are_not_summed_up(text: str) -> None:
     message = describe(text).message
     assert "lists" not in message
     assert "separate copy" not in message
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("With NCCL 2.1.4 the busbw is 9 GB/s and latency bad, with 2.2.5 8 GB/s", "of busbw: h"),
+        ("allreduce latency, busbw later: 9 us with NCCL 2.1.4, 8 us with 2.2.5", "of latency: h"),
+        ("NCCL busbw: 12 GB/s for 16 nodes and 35 GB/s for 2 nodes.", "35 GB/s (2 nodes)"),
+        ("On 2 nodes NCCL reaches 24 GB/s, the wire 50 GB/s", "states a bandwidth in words"),
+        ("busbw:\n- allreduce: 120 GB/s\n- allgather: 95 GB/s", "states a bandwidth in words"),
+        ("The busbw is fine. NCCL 2.19.4 compiled in 310 s", "nothing in it is known"),
+        ("NCCL 2.20.5, and disks of 7 GB", "nothing in it is known"),
+        (
+            "| size | 2.26.2 | 2.27.5 |\n|--|--|--|\n|1M|35|22|\n|4M|90|80|\n",
+            "no name or unit says",
+        ),
+    ],
+)
+def test_a_quantity_is_named_by_its_unit(text: str, words: str) -> None:
+    assert words in describe(text).message
 
 
 @pytest.mark.parametrize(
