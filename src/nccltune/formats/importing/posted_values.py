@@ -39,6 +39,7 @@ _VALUE_SAID = re.compile(
     r"|[mu\u00b5\u03bc]?s|(?:milli|micro)?sec(?:onds?)?)(?![\w/])"
     r"|Avg bus bandwidth\s*:\s*(?P<average>\d[\d.]*)"
 )
+_SIZE_SAID = re.compile(r"\b\d+(?:\.\d+)? ?[KMG]i?B\b(?!/s|ps)", re.IGNORECASE)
 _COLLECTIVE = r"(?:all|reduce)[ _-]?(?:reduce|gather|scatter|to[ _-]?all)|broadcast|send[ _-]?recv"
 _CONDITIONS = tuple(
     re.compile(pattern, re.IGNORECASE)
@@ -62,7 +63,8 @@ _CONDITIONS = tuple(
 """What sets measured values of one text apart: the words of each kind exclude each other."""
 _NOT_MEASURED = re.compile(
     r"\b(?:expect\w*|theor\w+|should|ideal\w*|line rate|spec\w*|limit\w*|advertis\w+|target|capable"
-    r"|up to|peak of|\w*link|NICs?|PCIe|[HN]DR|bidirectional|unidirectional|timeout|hang\w*|rate:"
+    r"|up to|peak of|\w*link|NICs?|PCIe|[HN]DR|bidirectional|unidirectional|timeout|h[au]ng\w*"
+    r"|stuck|fr[eo]ze\w*|rate:"
     r"|sleep|memory|RAM|disks?|storage|checkpoint\w*|memcpy|[HD]2[HD]|files?|init\w*|steps?"
     r"|epochs?|iterations?|train\w*|inference|prefill|decod\w*|compil\w*|buil[dt]\w*|load\w*"
     r"|boot\w*|start\w*|install\w*)(?!\w)|\?\s*$|^\s*>",
@@ -165,6 +167,11 @@ def of_sentences(lines: list[str]) -> Described | None:
     unit = units.pop()
     stating = [x for x in found if unit in map(_unit_of, _VALUE_SAID.finditer(x[1]))]
     line, words = stating[0]
+    whole = " ".join(x for _, x in stating)
+    if {"alg", "bus"} <= {x[:3].lower() for x in _MEASURE.findall(whole)} or len(
+        {x.lower() for x in _SIZE_SAID.findall(whole)}
+    ) > 1:
+        return None
     above = next((x for at, x in reversed(found) if at < line), "")
     # The line above is a title unless a sentence ends there.
     title = "" if re.search(r"[.!?]\W*$", above) else above
