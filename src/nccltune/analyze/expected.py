@@ -114,7 +114,8 @@ def _against_links(
             analysis,
             FindingKind.AS_EXPECTED,
             f"the links allow {most_of}{rate(ring)} by ring and {rate(ceiling)}{about} by "
-            f"{expected.algorithm}, got {rate(peak)} ({percent(peak / ring)} of the ring): {verdict}",
+            f"{expected.algorithm}, got {rate(peak)} ({percent(peak / ring)} of the ring): "
+            f"{verdict}",
             evidence,
         )
     elif known and analysis.saturation is not None and analysis.saturation.saturated:

@@ -291,7 +291,9 @@ def _finding(
     if few and fall.worst == timings.sizes[0]:
         parts.append("The first size of a run may include start-up: begin with a smaller size")
     if unaligned:
-        parts.append(f"{fall.worst} B is no multiple of {block}, so unaligned: measure sizes that are")
+        parts.append(
+            f"{fall.worst} B is no multiple of {block}, so unaligned: measure sizes that are"
+        )
     if tuning:
         parts.append(_advice(analysis, fall))
     return Finding(
