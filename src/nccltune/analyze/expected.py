@@ -20,6 +20,8 @@ from nccltune.model.sizes import format_bytes
 
 REACHED = 0.75
 """Share of the links' bandwidth of a healthy platform: 4 healthy H200 reach 83 to 90 %."""
+FULL = 0.85
+"""Share of what the links allow rings below which a test of the links alone is worth its time."""
 BEYOND = 1.1
 """A measured bandwidth above this multiple of the expected one shows that a link was misread."""
 HOPED = 1.05
@@ -104,11 +106,16 @@ def _against_links(
             tuning=True,
         )
     elif ring is not None and peak >= REACHED * ring:
+        verdict = "the platform does what rings allow"
+        if peak < FULL * ring:
+            test = "ib_write_bw between the nodes" if expected.scale.nodes > 1 else "nvbandwidth"
+            verdict = f"somewhat low; test the links alone ({test})"
         yield _finding(
             analysis,
             FindingKind.AS_EXPECTED,
             f"the links allow {most_of}{rate(ring)} by ring and {rate(ceiling)}{about} by "
-            f"{expected.algorithm}, got {rate(peak)}: the platform does what rings allow",
+            f"{expected.algorithm}, got {rate(peak)} ({percent(peak / ring)} of the ring): "
+            f"{verdict}",
             evidence,
         )
     elif known and analysis.saturation is not None and analysis.saturation.saturated:

@@ -271,9 +271,13 @@ def _finding(
     span = ""
     if fall.first != fall.last:
         span = f" from {format_bytes(fall.first)} to {format_bytes(fall.last)}"
-    cost = (
-        f": {what} at {worst} costs at least {factor}" if chance is None else f", {factor} as long"
-    )
+    # NCCL moves parts of ranks that are not aligned to 16 bytes more slowly, whatever the choice.
+    collective, block = condition.collective, 16
+    if collective.tuned:
+        block = 16 * condition.scale.ranks if collective.counts_per_rank else 1
+    unaligned = block and fall.worst % block and not fall.larger % block
+    tuning = chance is None and collective.tuned and not unaligned
+    cost = f": {what} at {worst} costs at least {factor}" if tuning else f", {factor} as long"
     parts = [
         f"{analysis.title}: {larger} takes {duration(fall.larger_us)} and {worst} "
         f"{duration(fall.time_us)}{cost} (a larger message is faster{span})"
@@ -286,7 +290,11 @@ def _finding(
     few = len(timings.series(fall.worst, shown.choice)) < MIN_ROUNDS
     if few and fall.worst == timings.sizes[0]:
         parts.append("The first size of a run may include start-up: begin with a smaller size")
-    if chance is None:
+    if unaligned:
+        parts.append(
+            f"{fall.worst} B is no multiple of {block}, so unaligned: measure sizes that are"
+        )
+    if tuning:
         parts.append(_advice(analysis, fall))
     return Finding(
         kind=FindingKind.FALLING_TIME,

@@ -205,12 +205,12 @@ class WrongResults(NamedTuple):
     def sentence(self) -> str:
         """Return what was wrong where, and what follows."""
         ends = " to ".join(dict.fromkeys(map(format_bytes, (min(self.sizes), max(self.sizes)))))
-        what, end = choice_label(self.choice), "so no rule uses it there, at no size"
+        what, end = choice_label(self.choice), "so no rule uses it here, whatever the size"
         if self.choice == DEFAULT:
             what, end = "NCCL's default", "so no rule is made that could hide them: find the cause"
         return (
             f"{self.collective.prose}, {self.scale}: {what} gave wrong results at {ends} "
-            f"({count(len(self.sizes), 'timing')} with #wrong above 0), {end}"
+            f"({count(len(self.sizes), 'timing')} failed the data check), {end}"
         )
 
 

@@ -36,9 +36,11 @@ def command(
     what is not a tuning problem, and how noisy the measurements are. With a topology in the study
     (nccltune import TOPO.xml) also what the links allow, and which one sets the limit. Written to
     STUDY/findings.json, too. STUDY may also be a file, a folder of files, or - for standard input,
-    of any form that `nccltune import` reads: then nothing is written.
+    of any form that `nccltune import` reads: then nothing is written, and the exit code is 1 where
+    that of `nccltune compare FOLDER` is, for a fleet with a slow node.
     """
     from nccltune.app.analyze import analyze_path, is_serious
+    from nccltune.app.compare import FleetCompared
     from nccltune.app.importing import StatedFacts
     from nccltune.cli.analyze_screen import show
 
@@ -53,4 +55,5 @@ def command(
     options = {"collective": collective, "ranks": ranks}
     again = "".join(f" --{name} {value}" for name, value in options.items() if value)
     print_result(analyses[0] if len(analyses) == 1 else whole, show, found, study, again)
-    return int(check and any(map(is_serious, analyses)))
+    fleet = isinstance(found.compared, FleetCompared) and found.compared.has_finding
+    return int(fleet or (check and any(map(is_serious, analyses))))

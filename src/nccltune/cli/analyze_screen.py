@@ -2,7 +2,7 @@
 """The output of `nccltune analyze`: curves in numbers, and findings."""
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -10,7 +10,8 @@ from rich.console import Console
 
 from nccltune.analyze.compared import Comparison, comparisons, is_right
 from nccltune.analyze.default_runs import is_before, ran_text
-from nccltune.analyze.result import Analysis, ConditionAnalysis
+from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis
+from nccltune.analyze.stats import MIN_ROUNDS
 from nccltune.app.analyze import AnalyzedInput
 from nccltune.cli.compare_screen import show as show_compared
 from nccltune.cli.import_screen import UPDATE_FIRST, next_of_cause, show_read
@@ -18,6 +19,8 @@ from nccltune.cli.output import hanging, hint, next_step, plain_table, stdout, s
 from nccltune.formats.reading.platform_facts import joined
 from nccltune.model.finding import FindingKind
 from nccltune.model.numbers import percent_text, size_form
+from nccltune.model.scale import Scale
+from nccltune.model.sizes import format_bytes
 from nccltune.report.remarks import REMARKS, grouped
 from nccltune.report.words import no_shapes, range_text, rate_text
 
@@ -55,6 +58,8 @@ def show(found: AnalyzedInput, path: Path, stated: str = "") -> None:
         if analysis.platform.replay:
             hanging(out, "replay     ", 11, f"of {analysis.platform.replay}")
         compared = show_analysis(analysis, out, foreign=part.foreign)
+        for line in _scale_lines(analysis) if found.compared is None and not part.foreign else ():
+            hanging(out, ("scales     ", "bold"), 11, line)
     if found.imported is not None:
         # What is doubtful is a finding of a single part.
         show_read(found.imported, doubtful=len(found.parts) > 1)
@@ -79,6 +84,30 @@ def show_analysis(analysis: Analysis, out: Console, *, foreign: bool = False) ->
         lines = [("", "with nothing: by their name these runs may not be of NCCL")]
     _show_lines(out, "compared", lines)
     return found
+
+
+def _scale_lines(analysis: Analysis) -> Iterator[str]:
+    """Yield the bus bandwidths of each test of several scales at their largest common size."""
+    tests: dict[Condition, list[ConditionAnalysis]] = {}
+    for item in analysis.conditions:
+        if item.condition.scale.nodes and not item.condition.in_place:
+            test = msgspec.structs.replace(item.condition, scale=Scale(0, 0))
+            tests.setdefault(test, []).append(item)
+    for items in tests.values():
+        curves = [{point.bytes: point for point in item.shown.points} for item in items]
+        common = set(curves[0]).intersection(*curves)
+        if len(items) < 2 or not common or len({item.shown.choice for item in items}) > 1:
+            continue
+        size = max(common)
+        rates = [curve[size].busbw_gb_per_s for curve in curves]
+        listed = [
+            f"{item.title} {rate_text(rate)}" for item, rate in zip(items, rates, strict=True)
+        ]
+        if min(rates) > 0:
+            ratio = (
+                f", {rates[-1] / rates[0]:.2f} times that of the first" if len(rates) == 2 else ""
+            )
+            yield f"bus bandwidth at {format_bytes(size)}: {'; '.join(listed)}{ratio}"
 
 
 def _next(
@@ -150,7 +179,8 @@ def _show_conditions(analysis: Analysis, out: Console) -> None:
     )
     for item, (first, last) in zip(analysis.conditions, ends, strict=True):
         top = item.saturation
-        noise = percent_text(item.noise.typical) if item.noise.known else "unknown"
+        few = "few rounds" if 1 < item.rounds < MIN_ROUNDS else "unknown"
+        noise = percent_text(item.noise.typical) if item.noise.known else few
         sizes = range_text(first, last, "-", whole)
         table.add_row(
             item.title,

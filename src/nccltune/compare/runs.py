@@ -311,7 +311,10 @@ def _platform(run: MeasuredRun) -> Subject:
 
 
 def with_nominal_sizes(runs: Sequence[MeasuredRun]) -> list[MeasuredRun]:
-    """Return the runs with one size for those that nccl-tests rounded differently by ranks."""
+    """Return the runs with one size for those that nccl-tests rounded differently by ranks.
+
+    It rounds the sizes of collectives that divide the buffer by the ranks, and only these.
+    """
     most: dict[Collective, dict[int, int]] = defaultdict(dict)
     for run in runs:
         for (test, _), curve in run.curves.items():
@@ -322,8 +325,9 @@ def with_nominal_sizes(runs: Sequence[MeasuredRun]) -> list[MeasuredRun]:
     for collective, ranks in most.items():
         last = 0
         for size in sorted(ranks, reverse=True):
-            rounding = _ROUNDED * ranks[size]
-            last = last if 0 < last - size < min(rounding, _ROUNDING * last) else size
+            divided = collective.counts_per_rank and ranks[size] != ranks.get(last)
+            rounding = min(_ROUNDED * ranks[size], _ROUNDING * last) if divided else 0
+            last = last if 0 < last - size < rounding else size
             nominal[collective, size] = last
 
     def curve_of(test: MeasuredTest, curve: RunCurve) -> RunCurve:

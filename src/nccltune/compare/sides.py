@@ -53,6 +53,7 @@ def compare_sides(
     if not series:
         spans = [
             " - ".join(map(format_bytes, (min(sizes), max(sizes))))
+            + " (not multiples of 16 B, so unaligned)" * all(size % 16 for size in sizes)
             for runs in (first, second)
             if (sizes := {p.bytes for r in runs for c in r.curves.values() for p in c.times})
         ]

@@ -120,6 +120,11 @@ def test_a_platform_that_does_what_rings_allow_is_fine() -> None:
     (finding,) = found({"default": 36.0}, expected_of(60.0, **more))
     assert finding.kind is FindingKind.AS_EXPECTED
     assert "allow 40 GB/s by ring and 60 GB/s by nvls_tree, got 36" in finding.sentence
+    assert finding.sentence.endswith(" % of the ring): the platform does what rings allow")
+    (low,) = found({"default": 32.0}, expected_of(60.0, **more))
+    assert low.sentence.endswith(
+        " % of the ring): somewhat low; test the links alone (nvbandwidth)"
+    )
     (finding,) = found({"default": 22.0}, expected_of(60.0, **more))
     assert finding.kind is FindingKind.BELOW_EXPECTED
 

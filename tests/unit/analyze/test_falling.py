@@ -186,6 +186,28 @@ def test_the_sentence_names_both_times_and_what_to_do() -> None:
     assert finding.evidence["factor"] == pytest.approx(7.13, abs=0.01)
 
 
+@pytest.mark.parametrize(
+    ("collective", "worst", "said"),
+    [
+        (Collective.SENDRECV, M + 8, "1048584 B is no multiple of 16, so unaligned: measure sizes"),
+        (Collective.SENDRECV, M, ""),
+        (Collective.ALLGATHER, M + 64, "1048640 B is no multiple of 128, so unaligned: measure"),
+        (Collective.ALLGATHER, M, "Measure the other choices"),
+        (Collective.ALLREDUCE, M + 8, "Measure the other choices"),
+    ],
+)
+def test_the_choice_is_not_blamed_for_what_is_of_the_size(
+    collective: Collective, worst: int, said: str
+) -> None:
+    curve = named("Alps GH200, 2 nodes, aws-ofi-nccl 1.13.0")
+    sizes = {size: worst if size == M else size for size, _, _ in curve["rows"]}
+    (finding,) = findings(
+        replace(item, collective=collective, bytes=sizes[item.bytes]) for item in samples(curve)
+    )
+    assert said in finding.sentence
+    assert ("costs at least" in finding.sentence) is said.startswith("Measure")
+
+
 def test_a_fall_that_the_other_placement_lacks_is_said_to_be_one_timing() -> None:
     (dell,) = findings(samples(named("Dell XE9680")))
     assert (

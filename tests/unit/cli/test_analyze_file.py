@@ -287,11 +287,33 @@ def test_a_folder_of_three_scales_is_a_series(cli: Cli, inside: Path) -> None:
         put = inside / "runs" / f"{nodes}.txt"
         put.parent.mkdir(exist_ok=True)
         put.write_text(made, encoding="utf-8")
-    out = cli("analyze", "runs").out
+    out = cli("analyze", "runs", code=1).out
     assert "GB/s with 3 nodes at 4 GiB, but 37.5 GB/s with 2" in out
     assert "platform " in out
+    assert "scales  " not in out
     (inside / "runs" / "3.txt").unlink()
     assert "scaling" not in cli("analyze", "runs").out
+    cli("import", "runs", "-o", "study")
+    assert (
+        "scales     bus bandwidth at 4 GiB: all-gather, 2 nodes, 16 ranks 37.5 GB/s; all-gather, 4"
+        " nodes, 32 ranks 38.7 GB/s, 1.03 times that of the first\n"
+    ) in cli("analyze", "study").out
+    cli("import", "runs/2.txt", "-o", "small")
+    assert "scales  " not in cli("analyze", "small").out
+
+
+@pytest.mark.parametrize(("runs", "said"), [(1, "unknown"), (3, "few rounds"), (4, "%")])
+def test_noise_that_few_rounds_cannot_show_is_not_unknown(
+    runs: int, said: str, cli: Cli, inside: Path
+) -> None:
+    for number in range(runs):
+        times = {1 << i: ((1 << i) / 40e3 + 50 + number,) * 2 for i in range(24, 33, 2)}
+        made = nccl_tests_log(["n0", "n1"], times, gpus=8, pid=100 * number)
+        (inside / f"{number}.txt").write_text(made, encoding="utf-8")
+    cli("import", *(f"{number}.txt" for number in range(runs)), "-o", "study")
+    row = cli("analyze", "study").out.splitlines()[2]
+    assert row.startswith("all-reduce, 2 nodes, 16 ranks ")
+    assert row.endswith(said)
 
 
 @pytest.mark.parametrize("calls", [1, 10])

@@ -103,6 +103,7 @@ def test_a_fleet_names_the_node_first(tmp_path: Path, cli: Cli) -> None:
         "14 runs: slow node: all-to-all, 2 nodes, 2 ranks: node-d: 11.9 of 13.5 GB/s at 1 GiB in"
         " 5 of 5 pairs; 1 test gave no result: pairs/e-f.log\n"
     )
+    assert cli("analyze", tmp_path / "pairs", code=1).out.startswith("fleet      14 runs")
 
 
 def test_nodes_that_ran_only_once_are_not_called_normal(tmp_path: Path, cli: Cli) -> None:
@@ -121,6 +122,7 @@ def test_nodes_that_ran_only_once_are_not_called_normal(tmp_path: Path, cli: Cli
 def test_a_sound_fleet_has_exit_code_0(tmp_path: Path, cli: Cli) -> None:
     folder = Path(pairs(tmp_path / "pairs"))
     (folder / "e-f.log").unlink()
+    assert cli("analyze", folder).out.startswith("fleet      14 runs")
     out = cli("compare", folder).out
     assert "slow       nothing in 1 test beyond the noise of the runs" in out
     assert cli("compare", *sorted(folder.iterdir()), "--oneline").out == (

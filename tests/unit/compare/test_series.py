@@ -14,6 +14,7 @@ from nccltune.compare.runs import MeasuredRun, with_nominal_sizes
 from nccltune.compare.scan import FEWEST, LEAST_SCATTER, Stretch, scatter, stretches
 from nccltune.compare.series import kept_apart, scaling
 from nccltune.formats.reading.platform_facts import PlatformFacts
+from nccltune.model.collective import Collective
 from tests.unit.compare.simulated import run_of, sizes_of, test_of
 
 
@@ -157,7 +158,8 @@ def test_runs_of_two_gpus_are_not_one_series() -> None:
 def test_sizes_that_differ_by_rounding_are_one_size() -> None:
     runs = series({2: 1.0, 4: 1.0, 8: 1.0}, each=10)
     for run in runs:
-        (curve,) = run.curves.values()
+        ((test, label), curve), *_ = run.curves.items()
+        run.curves = {(test._replace(collective=Collective.ALLGATHER), label): curve}
         block = 16 * (run.scale[1] or 1)
         curve.times = {
             p._replace(bytes=p.bytes * 1024 // block * block): x for p, x in curve.times.items()
@@ -167,6 +169,19 @@ def test_sizes_that_differ_by_rounding_are_one_size() -> None:
     assert [row.ranks for row in found.rows] == [20, 40, 80]
     assert found.sizes == [size // 320 * 320 for size in (1 << 27, 1 << 28, 1 << 29)]
     assert bare.sizes != found.sizes
+    # All-reduce is not rounded, and runs of one number of ranks are rounded alike.
+    for collective, ranks in ((Collective.ALLREDUCE, None), (Collective.ALLGATHER, (2, 2))):
+        apart = [
+            msgspec.structs.replace(
+                run,
+                curves={
+                    (test._replace(collective=collective, scale=ranks or test.scale), label): curve
+                    for (test, label), curve in run.curves.items()
+                },
+            )
+            for run in runs
+        ]
+        assert with_nominal_sizes(apart) == apart
 
 
 def test_scales_without_a_common_size_are_named() -> None:

@@ -172,9 +172,9 @@ def _refuse(
     raise InputError(
         f"{what} {whose}; nothing was written\n" + "\n".join(shown),
         where=str(study.path),
-        hint="--split writes one study for each platform"
-        + ("; or name only the files of one" if seeded or len(set(paths)) > 1 else "")
-        + (f"{compare}{given}" if compare else ""),
+        hint=(f"{compare}{given}; or " if compare else "")
+        + "--split writes one study for each platform"
+        + ("; or name only the files of one" if seeded or len(set(paths)) > 1 else ""),
     )
 
 
@@ -187,13 +187,13 @@ def _compare_hint(before: list[str], paths: list[Path | None]) -> str:
     if len(before) + len(known) == 3:
         # Three runs are no fleet, so compare takes two of them.
         two = [*before, *names]
-        return f"; or compare two of them: nccltune compare {shlex.join([two[0], two[-1]])}"
+        return f"compare two of them: nccltune compare {shlex.join([two[0], two[-1]])}"
     if len(before) + len(known) > 3:
         folders = {path.parent for path in known}
         names = [str(folders.pop())] if len(folders) == 1 else []
     if not names:
-        return "; or compare them: nccltune compare FOLDER"
-    return f"; or compare them: nccltune compare {shlex.join([*before, *names])}"
+        return "compare them: nccltune compare FOLDER"
+    return f"compare them: nccltune compare {shlex.join([*before, *names])}"
 
 
 def _split(

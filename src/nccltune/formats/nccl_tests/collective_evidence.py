@@ -13,7 +13,7 @@ from nccltune.formats.reading.context import ReadOptions
 from nccltune.model.collective import Collective
 
 _REDUCING = frozenset({Collective.ALLREDUCE, Collective.REDUCESCATTER, Collective.REDUCE})
-_UNCHECKED = frozenset({Collective.ALLTOALL, Collective.ALLTOALLV, Collective.SENDRECV})
+UNCHECKED = frozenset({Collective.ALLTOALL, Collective.ALLTOALLV, Collective.SENDRECV})
 """Collectives that nccl-tests does not check in place: it prints N/A there since 2.13."""
 _OLDER_ALGBW = frozenset({Collective.ALLGATHER, Collective.REDUCESCATTER, Collective.HYPERCUBE})
 """Collectives that print (n-1)/n of size / time as algbw: the first two before nccl-tests 2.9."""
@@ -76,7 +76,7 @@ def possible_collectives(shape: Shape) -> set[Collective]:
                 continue
         found.add(collective)
     if shape.checked and "error" not in shape.columns:
-        found = (found - _UNCHECKED if True in shape.checked else found & _UNCHECKED) or found
+        found = (found - UNCHECKED if True in shape.checked else found & UNCHECKED) or found
     return found
 
 

@@ -14,7 +14,12 @@ from nccltune.formats.nccl_tests.checks import (
     excess,
     flag_algbw,
 )
-from nccltune.formats.nccl_tests.collective_evidence import Shape, contradiction, find_collective
+from nccltune.formats.nccl_tests.collective_evidence import (
+    UNCHECKED,
+    Shape,
+    contradiction,
+    find_collective,
+)
 from nccltune.formats.nccl_tests.columns import DTYPE_BYTES, FlatRow, Row, TableColumns, Timing
 from nccltune.formats.nccl_tests.conditions import replacements
 from nccltune.formats.nccl_tests.process_logs import RunLogs, process_key
@@ -196,9 +201,9 @@ class TableReader:
     def _unchecked(self) -> frozenset[int]:
         """Return the placements of an old table whose errors say nothing.
 
-        NCCL has no all-to-all in place, and these releases compared its results anyway.
+        NCCL has no such collective in place, and these releases compared its results anyway.
         """
-        places = enumerate(self.layout.in_place) if self._collective is Collective.ALLTOALL else ()
+        places = enumerate(self.layout.in_place) if self._collective in UNCHECKED else ()
         return frozenset(at for at, in_place in places if in_place)
 
     def _with_times(self, rows: list[FlatRow]) -> list[FlatRow]:

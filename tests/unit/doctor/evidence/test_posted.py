@@ -316,6 +316,25 @@ def _log(*messages: str) -> str:
             "sockets-between-nodes",
             "NCCL_IB_DISABLE=1, NCCL_NET=Socket, or",
         ),
+        *(
+            (
+                f"mpirun {given}all_reduce_perf -b 8\n# Out of bounds values : 4 FAILED\n",
+                "wrong-results",
+                f"Data was corrupted on its way: no figure of this run counts. {said}",
+            )
+            for given, said in (
+                ("-x NCCL_PROTO=LL128 ", "NCCL_PROTO makes NCCL take LL128"),
+                ("-x NCCL_PROTO=^LL ", "NCCL_PROTO makes NCCL take LL128"),
+                ("-x NCCL_PROTO=^LL128 ", "Run it on each node"),
+                ("-x NCCL_PROTO=Simple ", "Run it on each node"),
+                ("", "Run it on each node"),
+            )
+        ),
+        (
+            "Verification error @ element 1: val = 0.0, ref = 4.0\n",
+            "wrong-results",
+            "Data was corrupted on its way: no figure of this run counts. It was a copy within one",
+        ),
     ],
 )  # fmt: skip
 def test_a_remedy_names_what_the_log_shows(text: str, rule: str, said: str, tmp_path: Path) -> None:

@@ -247,8 +247,8 @@ def test_two_platforms_are_refused_with_the_way_out(tmp_path: Path, nccltune: Co
         f"error: {tmp_path / 'a'}: the files are of different platforms, and a study is of one;"
         " nothing was written",
         "  GPU: NVIDIA A100 in runs/default.txt; NVIDIA H100 in runs/tree_ll.txt",
-        "hint:  --split writes one study for each platform; or name only the files of one;"
-        f" or compare them: nccltune compare {runs}/default.txt {runs}/tree_ll.txt",
+        f"hint:  compare them: nccltune compare {runs}/default.txt {runs}/tree_ll.txt;"
+        " or --split writes one study for each platform; or name only the files of one",
     ]
     assert result.out == ""
     assert not (tmp_path / "a").exists()
@@ -273,7 +273,7 @@ def test_many_platforms_are_refused_in_few_lines(tmp_path: Path, nccltune: Comma
     assert len(lines) == 3
     assert lines[1].startswith("  hosts: 2 hosts (hash ")
     assert lines[1].endswith("; and 26 more such differences")
-    assert lines[2].endswith(f"; or compare them: nccltune compare {runs}")
+    assert lines[2].startswith(f"hint:  compare them: nccltune compare {runs}; or --split")
 
 
 def test_of_three_files_two_are_named_to_compare(tmp_path: Path, nccltune: Command) -> None:
@@ -287,8 +287,8 @@ def test_of_three_files_two_are_named_to_compare(tmp_path: Path, nccltune: Comma
         )
     ]
     result = nccltune("import", *files, "-o", tmp_path / "a")
-    words = f"; or compare two of them: nccltune compare {files[0]} {files[2]}"
-    assert result.err.splitlines()[-1].endswith(words)
+    words = f"hint:  compare two of them: nccltune compare {files[0]} {files[2]}; or --split"
+    assert result.err.splitlines()[-1].startswith(words)
 
 
 def test_a_copy_is_reported_as_a_duplicate(tmp_path: Path, nccltune: Command) -> None:

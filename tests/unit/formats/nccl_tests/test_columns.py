@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every layout of nccl-tests' text reads back as printed."""
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -238,6 +240,24 @@ def test_old_error_column_is_a_difference_and_not_a_count() -> None:
     # nccl-tests allows 1e-5 of a float for each rank that is added.
     assert text(base.replace("0e+00", "2e-05"), "allreduce.txt").samples[0].wrong == 0
     assert text(base.replace("0e+00", "4e-05"), "allreduce.txt").samples[0].wrong == 1
+
+
+@pytest.mark.parametrize(
+    ("collective", "wrong"),
+    [(Collective.SENDRECV, None), (Collective.ALLTOALL, None), (Collective.GATHER, 1)],
+)
+def test_old_releases_check_in_place_what_has_no_in_place(
+    collective: Collective, wrong: int | None
+) -> None:
+    made = Made(points(1 << 20, 1 << 21), collective, era="old", ranks=2)
+    lines = made.text().splitlines(keepends=True)
+    table = "".join(
+        re.sub(r"(0e\+00|N/A)\s*$", "3e+02\n", line) if line.split()[0].isdecimal() else line
+        for line in lines
+    )
+    read = text(table, f"{collective}.txt")
+    assert [one.wrong for one in read.samples] == [0, wrong] * 2
+    assert ("wrong_results" in read.doubtful) is bool(wrong)
 
 
 def test_an_error_counts_also_where_only_the_rows_show_the_ranks() -> None:
