@@ -19,6 +19,7 @@ from nccltune.model.topology import Net, Topology
 from nccltune.topology.hardware.bandwidth import Version, known_sm, nvlink
 from nccltune.topology.hardware.build import link_graph
 from nccltune.topology.hardware.change import devices_of, nets_of
+from nccltune.topology.hardware.classify import lacks_p2p
 from nccltune.topology.hardware.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
 from nccltune.topology.nccl_model.paths import Path, Paths, paths
 from nccltune.topology.nccl_model.settings import PathKind, PathSettings
@@ -153,9 +154,21 @@ def node_routes(
 
     To use fewer devices, apply `topology.hardware.subset` first.
     """
+    settings = settings or PathSettings()
+    no_p2p = lacks_p2p(topology) and settings.p2p_level is not PathKind.LOC
+    if no_p2p and settings.p2p_level is None:
+        settings = msgspec.structs.replace(settings, p2p_level=PathKind.LOC)
     graph = link_graph([topology], nccl_version=version)
-    found = paths(graph, settings=settings or PathSettings(), nccl_version=version)
-    return _RouteFinder(topology, graph, found, version).node_routes()
+    found = paths(graph, settings=settings, nccl_version=version)
+    routes = _RouteFinder(topology, graph, found, version).node_routes()
+    notes = (*routes.notes, NO_P2P) if no_p2p else routes.notes
+    return msgspec.structs.replace(routes, notes=notes)
+
+
+NO_P2P = (
+    "assumed: NVIDIA's driver allows no P2P between GPUs of GeForce RTX 40 and 50, whatever "
+    "NCCL_P2P_LEVEL says; a figure with P2P needs a patched driver"
+)
 
 
 def twins(links: Sequence[Link]) -> list[int]:
