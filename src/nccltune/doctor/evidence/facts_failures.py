@@ -10,7 +10,7 @@ from nccltune.doctor.evidence.parsers.failures import (
     failed_diagnostics,
     parse_failures,
 )
-from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
+from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds, is_of_others, slots_shown
 from nccltune.doctor.evidence.parsers.nccl_init import shared_gpus
 from nccltune.doctor.evidence.parsers.ras import ras_ranks
 from nccltune.doctor.evidence.parsers.result_rows import lone_ranks, wrong_rows
@@ -19,6 +19,7 @@ from nccltune.doctor.evidence.raw import NodeEvidence, Raw
 from nccltune.doctor.facts import Facts
 from nccltune.doctor.facts.gpu import GPUS
 from nccltune.doctor.facts.node import KERNEL_LOG, NODE_COLLECTED
+from nccltune.doctor.facts.pci import PCI_LINKS
 from nccltune.doctor.facts.results import (
     FAILURES,
     KERNEL_FAILURES,
@@ -96,10 +97,14 @@ def _kernel(facts: Facts, printed: list[StatedFailure]) -> None:
     logged = facts.value(KERNEL_LOG)
     lines = [(one.text or "", one.count) for one in (*(logged or ()), *printed)]
     kinds = failure_kinds([text for text, _ in lines])
+    gpus, nics = slots_shown("\n".join(text for text, _ in lines))
+    for link in facts.value(PCI_LINKS) or ():
+        slots = {"gpu": gpus, "nic": nics}.get(link.kind or "", set())
+        slots.add((link.bus_id or "").partition(":")[2][:5])
     found = [
         KernelFailure(kind=kind, text=text, count=count)
         for kind, (text, count) in zip(kinds, lines, strict=True)
-        if kind is not None
+        if kind is not None and not (kind == "iommu" and is_of_others(text, gpus, nics))
     ]
     if logged is None and not found:
         return

@@ -73,18 +73,14 @@ def model_of(device: Pci) -> GpuModel | None:
     return _by_id().get(device.device.lower().removeprefix("0x"))
 
 
-_GEFORCE = re.compile(r"(?:268|27[08]|28[08]|2b8|2c0|2d[08]|2f0)[0-9a-f]")
+_GEFORCE = re.compile(r"(?:0x)?(?:268|27[08]|28[08]|2b8|2c0|2d[08]|2f0)[0-9a-f]")
 """Device ids of GeForce RTX 40 and 50 of desktops, without those of workstations and servers."""
 
 
 def lacks_p2p(topology: Topology) -> bool:
     """Return whether all GPUs, two or more, are such that NVIDIA's driver refuses P2P to."""
-    gpus = [one for one in devices_of(topology) if one.gpu is not None]
-    return len(gpus) > 1 and all(
-        (one.vendor or NVIDIA).lower() == NVIDIA
-        and _GEFORCE.fullmatch((one.device or "").lower().removeprefix("0x")) is not None
-        for one in gpus
-    )
+    gpus = [one.device or "" for one in devices_of(topology) if one.gpu is not None]
+    return len(gpus) > 1 and all(_GEFORCE.fullmatch(one.lower()) for one in gpus)
 
 
 _GPU_CLASSES = ("0x03", "0x1200")

@@ -160,15 +160,11 @@ def node_routes(
         settings = msgspec.structs.replace(settings, p2p_level=PathKind.LOC)
     graph = link_graph([topology], nccl_version=version)
     found = paths(graph, settings=settings, nccl_version=version)
-    routes = _RouteFinder(topology, graph, found, version).node_routes()
-    notes = (*routes.notes, NO_P2P) if no_p2p else routes.notes
-    return msgspec.structs.replace(routes, notes=notes)
-
-
-NO_P2P = (
-    "assumed: NVIDIA's driver allows no P2P between GPUs of GeForce RTX 40 and 50, whatever "
-    "NCCL_P2P_LEVEL says; a figure with P2P needs a patched driver"
-)
+    finder = _RouteFinder(topology, graph, found, version)
+    if no_p2p:
+        why = "assumed: NVIDIA's driver has no P2P for GeForce RTX 40 and 50, unless it is patched"
+        finder.notes.append(why)
+    return finder.node_routes()
 
 
 def twins(links: Sequence[Link]) -> list[int]:
