@@ -155,8 +155,7 @@ def suggested_changes(case: WhatIfCase, now: Expected) -> list[WhatIfChange]:
     kinds = now.flows_gb_per_s.keys()
     if kinds & {FlowKind.P2P_WRITE, FlowKind.INTER_SOCKET}:
         found.append(WhatIfChange("no P2P: through host memory", {"NCCL_P2P_LEVEL": "LOC"}))
-    through_host = {FlowKind.GPU_TO_HOST, FlowKind.HOST_TO_GPU} <= kinds
-    if through_host and not lacks_p2p(case.topology):
+    if {FlowKind.GPU_TO_HOST, FlowKind.HOST_TO_GPU} <= kinds and not lacks_p2p(case.topology):
         found.append(WhatIfChange("P2P at any distance", {"NCCL_P2P_LEVEL": "SYS"}))
     names = list(dict.fromkeys(net.name for net in nets if net.name and net.gdr))
     if by_network and len(names) > 1:

@@ -59,7 +59,6 @@ WORDS = (
     "iommu",
     "dmar",
     "amd-vi",
-    "arm-smmu.*(fault|f_trans)",
     "link (is )?(up|down)",
     "link becomes",
     "limited by",
@@ -265,23 +264,16 @@ def _failure_kind(line: str) -> str | None:
 
 
 _SLOT = re.compile(r"\b[0-9a-f]{2}:[0-9a-f]{2}(?=\.[0-7]\b)")
-_SHOWN = re.compile(
+DRIVER_LINE = re.compile(
     r"^(?:(nvidia|amdgpu)|mlx\w+|bnxt\w+|efa|irdma|hfi1|cxi\w+) \w{4,8}:(\w\w:\w\w)\.\d", re.M
 )
 _OTHER = re.compile(r"(?:nvme|xhci_hcd|ahci|i915|megaraid_sas|mpt3sas) \w{4,8}:")
 
 
-def slots_shown(text: str) -> tuple[set[str], set[str]]:
-    """Return the slots (`0a:00`) of GPUs and of NICs whose drivers print lines of `text`."""
-    shown = _SHOWN.findall(text)
-    return {slot for gpu, slot in shown if gpu}, {slot for gpu, slot in shown if not gpu}
-
-
 def is_of_others(line: str, gpus: set[str], nics: set[str]) -> bool:
-    """Return whether the device in a line of the IOMMU is no GPU and no NIC.
+    """Return whether the device in a line of the IOMMU is no GPU and no NIC, of known slots.
 
-    `gpus` and `nics` are the slots that are known. Bus 00 has the devices of the chipset, such as
-    Intel's graphics at 00:02, where the GPUs are on other buses.
+    Bus 00 has the chipset, such as Intel's graphics at 00:02, where the GPUs are on other buses.
     """
     at = _SLOT.search(line)
     if at is None or at[0] in gpus | nics:
