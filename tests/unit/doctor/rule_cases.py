@@ -21,7 +21,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A case and what the examination must contain.
 
     `says` is a text in the evidence, `named` are its nodes, `missing` is a fact that would decide
-    the rule, and `fix` is a line of the script.
+    the rule, `advises` is a text in the remedy or a command, and `fix` is a line of the script.
     """
 
     verdict: RuleVerdict
@@ -30,6 +30,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     says: str | None = None
     named: list[str] | None = None
     missing: str | None = None
+    advises: str | None = None
     fix: str | None = None
 
     def collected(self) -> dict[str, Facts]:

@@ -42,6 +42,8 @@ def test_a_case_gets_its_verdict(rule: str, case: Case) -> None:
         assert sorted({name for item in judged.evidence for name in item.nodes}) == case.named
     if case.missing is not None:
         assert case.missing in judged.missing
+    if case.advises is not None:
+        assert case.advises in "\n".join((judged.remedy, *judged.commands))
     if case.fix is not None:
         assert case.fix in [line for fix in judged.fix for line in fix.lines]
 

@@ -10,7 +10,7 @@ from nccltune.doctor.evidence.parsers.failures import (
     failed_diagnostics,
     parse_failures,
 )
-from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
+from nccltune.doctor.evidence.parsers.kernel_log import DRIVER_LINE, failure_kinds, is_of_others
 from nccltune.doctor.evidence.parsers.nccl_init import shared_gpus
 from nccltune.doctor.evidence.parsers.ras import ras_ranks
 from nccltune.doctor.evidence.parsers.result_rows import lone_ranks, wrong_rows
@@ -19,6 +19,7 @@ from nccltune.doctor.evidence.raw import NodeEvidence, Raw
 from nccltune.doctor.facts import Facts
 from nccltune.doctor.facts.gpu import GPUS
 from nccltune.doctor.facts.node import KERNEL_LOG, NODE_COLLECTED
+from nccltune.doctor.facts.pci import PCI_LINKS
 from nccltune.doctor.facts.results import (
     FAILURES,
     KERNEL_FAILURES,
@@ -96,10 +97,15 @@ def _kernel(facts: Facts, printed: list[StatedFailure]) -> None:
     logged = facts.value(KERNEL_LOG)
     lines = [(one.text or "", one.count) for one in (*(logged or ()), *printed)]
     kinds = failure_kinds([text for text, _ in lines])
+    shown = DRIVER_LINE.findall("\n".join(text for text, _ in lines))
+    devices: list[tuple[str | None, str]] = [("gpu" if gpu else "nic", slot) for gpu, slot in shown]
+    links = facts.value(PCI_LINKS) or ()
+    devices += [(one.kind, one.bus_id.partition(":")[2][:5]) for one in links if one.bus_id]
+    gpus, nics = ({slot for of, slot in devices if of == kind} for kind in ("gpu", "nic"))
     found = [
         KernelFailure(kind=kind, text=text, count=count)
         for kind, (text, count) in zip(kinds, lines, strict=True)
-        if kind is not None
+        if kind is not None and not (kind == "iommu" and is_of_others(text, gpus, nics))
     ]
     if logged is None and not found:
         return

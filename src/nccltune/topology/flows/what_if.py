@@ -13,6 +13,7 @@ from nccltune.topology.flows.calibration import Calibration
 from nccltune.topology.flows.expect import UNMEASURED, Expected, expect
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.change import nets_of
+from nccltune.topology.hardware.classify import lacks_p2p
 from nccltune.topology.nccl_model.routes import FlowKind
 
 
@@ -154,7 +155,7 @@ def suggested_changes(case: WhatIfCase, now: Expected) -> list[WhatIfChange]:
     kinds = now.flows_gb_per_s.keys()
     if kinds & {FlowKind.P2P_WRITE, FlowKind.INTER_SOCKET}:
         found.append(WhatIfChange("no P2P: through host memory", {"NCCL_P2P_LEVEL": "LOC"}))
-    if kinds & {FlowKind.GPU_TO_HOST} and FlowKind.HOST_TO_GPU in kinds:
+    if {FlowKind.GPU_TO_HOST, FlowKind.HOST_TO_GPU} <= kinds and not lacks_p2p(case.topology):
         found.append(WhatIfChange("P2P at any distance", {"NCCL_P2P_LEVEL": "SYS"}))
     names = list(dict.fromkeys(net.name for net in nets if net.name and net.gdr))
     if by_network and len(names) > 1:

@@ -11,7 +11,7 @@ import msgspec
 
 from nccltune.model.topology import Dialect, NvLink, Pci, Topology
 from nccltune.topology.hardware.bandwidth import Version
-from nccltune.topology.hardware.change import rebuilt
+from nccltune.topology.hardware.change import devices_of, rebuilt
 from nccltune.topology.hardware.links import NodeKind
 
 NVIDIA = "0x10de"
@@ -71,6 +71,16 @@ def model_of(device: Pci) -> GpuModel | None:
     if (device.vendor or NVIDIA).lower() != NVIDIA or device.device is None:
         return None
     return _by_id().get(device.device.lower().removeprefix("0x"))
+
+
+_GEFORCE = re.compile(r"(?:0x)?(?:268|27[08]|28[08]|2b8|2c0|2d[08]|2f0)[0-9a-f]")
+"""Device ids of GeForce RTX 40 and 50 of desktops, without those of workstations and servers."""
+
+
+def lacks_p2p(topology: Topology) -> bool:
+    """Return whether all GPUs, two or more, are such that NVIDIA's driver refuses P2P to."""
+    gpus = [one.device or "" for one in devices_of(topology) if one.gpu is not None]
+    return len(gpus) > 1 and all(_GEFORCE.fullmatch(one.lower()) for one in gpus)
 
 
 _GPU_CLASSES = ("0x03", "0x1200")

@@ -19,6 +19,7 @@ from nccltune.model.topology import Net, Topology
 from nccltune.topology.hardware.bandwidth import Version, known_sm, nvlink
 from nccltune.topology.hardware.build import link_graph
 from nccltune.topology.hardware.change import devices_of, nets_of
+from nccltune.topology.hardware.classify import lacks_p2p
 from nccltune.topology.hardware.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
 from nccltune.topology.nccl_model.paths import Path, Paths, paths
 from nccltune.topology.nccl_model.settings import PathKind, PathSettings
@@ -153,9 +154,17 @@ def node_routes(
 
     To use fewer devices, apply `topology.hardware.subset` first.
     """
+    settings = settings or PathSettings()
+    no_p2p = lacks_p2p(topology) and settings.p2p_level is not PathKind.LOC
+    if no_p2p and settings.p2p_level is None:
+        settings = msgspec.structs.replace(settings, p2p_level=PathKind.LOC)
     graph = link_graph([topology], nccl_version=version)
-    found = paths(graph, settings=settings or PathSettings(), nccl_version=version)
-    return _RouteFinder(topology, graph, found, version).node_routes()
+    found = paths(graph, settings=settings, nccl_version=version)
+    finder = _RouteFinder(topology, graph, found, version)
+    if no_p2p:
+        why = "assumed: NVIDIA's driver has no P2P for GeForce RTX 40 and 50, unless it is patched"
+        finder.notes.append(why)
+    return finder.node_routes()
 
 
 def twins(links: Sequence[Link]) -> list[int]:

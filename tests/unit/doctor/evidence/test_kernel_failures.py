@@ -112,3 +112,39 @@ def test_a_context_switch_that_times_out_after_a_wrong_instruction() -> None:
     )
     assert failure_kinds([first, late, other]) == ["xid_program", "xid_program", "xid_fault"]
     assert failure_kinds([late, first]) == ["xid_fault", "xid_program"]
+
+
+DMAR = "DMAR: [DMA Read NO_PASID] Request device [{}] fault addr 0x7cd80000 [fault reason 0x01]"
+PAGE = "{}: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0013 address=0xec9023c0 flags=0x0020]"
+GPU = "nvidia 0000:{}: enabling device (0006 -> 0007)"
+NIC = "mlx5_core 0000:{}: firmware version: 20.31.1014"
+
+
+@pytest.mark.parametrize(
+    ("is_fault", "lines"),
+    [
+        (False, [DMAR.format("00:02.0")]),
+        (False, [DMAR.format("00:02.0"), GPU.format("01:00.0")]),
+        (False, [DMAR.format("00:14.0"), GPU.format("01:00.0")]),
+        (False, [DMAR.format("04:00.0"), GPU.format("01:00.0"), NIC.format("17:00.0")]),
+        (False, [PAGE.format("nvme 0000:04:00.0")]),
+        (False, [PAGE.format("xhci_hcd 0000:00:14.0"), GPU.format("01:00.0")]),
+        (True, [DMAR.format("01:00.0"), GPU.format("01:00.0")]),
+        (True, [DMAR.format("17:00.0"), GPU.format("01:00.0")]),
+        (True, [DMAR.format("17:00.4"), GPU.format("01:00.0"), NIC.format("17:00.0")]),
+        (True, [DMAR.format("17:01.2"), GPU.format("01:00.0"), NIC.format("17:00.0")]),
+        (True, [DMAR.format("17:00.0")]),
+        (True, [DMAR.format("00:04.0")]),
+        (True, [DMAR.format("00:02.0"), GPU.format("00:02.0")]),
+        (True, [PAGE.format("nvidia 0000:0a:00.0"), NIC.format("17:00.0")]),
+        (True, [PAGE.format("snd_hda_intel 0000:01:00.1"), GPU.format("01:00.0")]),
+    ],
+)
+def test_faults_of_the_iommu_are_those_of_gpus_and_nics(
+    is_fault: bool, lines: list[str], tmp_path: Path
+) -> None:
+    text = "".join(f"[    1.{number:06}] {line}\n" for number, line in enumerate(lines))
+    put(tmp_path, "n1/dmesg.txt", text)
+    (facts,) = folder_facts(tmp_path)
+    kinds = [one["kind"] for one in facts.named("kernel.failures")]
+    assert kinds == (["iommu"] if is_fault else [])

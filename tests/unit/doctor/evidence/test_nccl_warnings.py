@@ -7,7 +7,7 @@ import pytest
 
 from nccltune.doctor.evidence.parsers import nccl_warnings
 from nccltune.doctor.evidence.parsers.failures import parse_failures
-from nccltune.doctor.evidence.parsers.nccl_warnings import WARNING, warning_kind
+from nccltune.doctor.evidence.parsers.nccl_warnings import WARNING, message_kind, warning_kind
 from nccltune.doctor.examine import examine
 from nccltune.doctor.rulebase import rule_base
 from tests.unit.doctor.evidence.node import folder_facts, put
@@ -395,3 +395,11 @@ def test_a_long_line_takes_bounded_time() -> None:
         + "Got completion Call to ibv_ Cuda failure '] a.h:1 WARN " * 20_000
     )
     assert parse_failures(line)[0].kind == "cuda"
+
+
+def test_lines_that_differ_in_ports_and_addresses_are_searched_once() -> None:
+    line = "Unknown words of 192.0.2.9<{}> at 0x{:x} in rank {}"
+    before = nccl_warnings._message_kind.cache_info().misses
+    kinds = {message_kind(line.format(20_000 + n, 0x7F0000 + n, n % 3)) for n in range(500)}
+    assert kinds == {WARNING}
+    assert nccl_warnings._message_kind.cache_info().misses == before + 3

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from nccltune.formats.topology.nccl_xml import read_topology
@@ -20,6 +21,7 @@ from nccltune.topology.hardware.links import LinkKind
 from nccltune.topology.nccl_model.routes import FlowKind
 from tests.unit.topology.samples import FOLDER, P4D, sample, skeleton
 
+L40S_ID = 'device="0x26b9"'
 TWO_NODES = WhatIfCase(topology=sample("switch-l40s"), nodes=2)
 
 
@@ -86,6 +88,30 @@ def test_what_is_worth_asking_depends_on_the_platform():
         one for one in suggested_changes(off, off.expected()) if "NCCL_NET_GDR_READ" in one.settings
     ]
     assert read.settings["NCCL_NET_GDR_READ"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("device", "has_p2p"),
+    [
+        *((number, False) for number in ("0x2684", "0x2704", "0x2808", "0x2b85", "0x2C05")),
+        *((number, True) for number in ("0x2204", "0x2230", "0x26b1", "0x26b9", "0x27b8")),
+        *((number, True) for number in ("0x2bb1", "0x2bb5", "0x2c34", "0x2330", "0x2901")),
+    ],
+)
+def test_geforce_goes_through_host_memory(device: str, has_p2p: bool) -> None:
+    text = (FOLDER / "switch-l40s.xml").read_text()
+    topology = read_topology(text.replace(L40S_ID, f'device="{device}"').encode(), "x.xml")
+    case = WhatIfCase(topology=topology)
+    now = case.expected()
+    assert (FlowKind.P2P_WRITE in now.flows_gb_per_s) == has_p2p
+    assert any("unless it is patched" in words for words in now.notes) != has_p2p
+    assert now.sure == has_p2p
+    assert bool(suggested_changes(case, now)) == has_p2p
+    level = msgspec.structs.replace(case, settings={"NCCL_P2P_LEVEL": "PXB"}).expected()
+    assert (FlowKind.P2P_WRITE in level.flows_gb_per_s, level.sure) == (True, has_p2p)
+    off = msgspec.structs.replace(case, settings={"NCCL_P2P_LEVEL": "LOC"})
+    assert off.expected().sure
+    assert bool(suggested_changes(off, off.expected())) == has_p2p
 
 
 def test_gpus_that_a_file_does_not_describe_are_counted_and_recommend_nothing():

@@ -263,6 +263,28 @@ def _failure_kind(line: str) -> str | None:
     return next((kind for kind, pattern in _FAILURES if pattern.search(line)), None)
 
 
+_SLOT = re.compile(r"\b[0-9a-f]{2}:[0-9a-f]{2}(?=\.[0-7]\b)")
+DRIVER_LINE = re.compile(
+    r"^(?:(nvidia|amdgpu)|mlx\w+|bnxt\w+|efa|irdma|hfi1|cxi\w+) \w{4,8}:(\w\w:\w\w)\.\d", re.M
+)
+_OTHER = re.compile(r"(?:nvme|xhci_hcd|ahci|i915|megaraid_sas|mpt3sas) \w{4,8}:")
+
+
+def is_of_others(line: str, gpus: set[str], nics: set[str]) -> bool:
+    """Return whether the device in a line of the IOMMU is no GPU and no NIC, of known slots.
+
+    Bus 00 has the chipset, such as Intel's graphics at 00:02, where the GPUs are on other buses.
+    """
+    at = _SLOT.search(line)
+    if at is None or at[0] in gpus | nics:
+        return False
+    if at[0].startswith("00"):
+        is_other = bool(gpus) or (at[0] == "00:02" and "DMAR" in line)
+        return is_other and not any(slot.startswith("00") for slot in gpus)
+    is_other = bool(gpus and nics) or _OTHER.match(line) is not None
+    return is_other and not any(slot[:2] == at[0][:2] for slot in gpus | nics)
+
+
 def has_kernel_lines(text: str) -> bool:
     """Return whether the kernel printed a line of `text`."""
     # The pattern alone would take seconds for a large log of a program.

@@ -6,6 +6,7 @@ warning is without a finding. Source of the messages: format strings of NCCL 2.1
 aws-ofi-nccl 1.9 to 1.16.
 """
 
+import functools
 import re
 
 WARNING = "warning"
@@ -282,6 +283,15 @@ def warning_kind(line: str) -> str | None:
 
 def message_kind(message: str, file: str = "") -> str:
     """Return the kind of a warning's message. `file` is NCCL's source file, "" if not known."""
+    return _message_kind(_LONG_NUMBER.sub("1000", message), file)
+
+
+# Ports, addresses and counts, which decide no kind: without them, most lines of a log are alike.
+_LONG_NUMBER = re.compile(r"\b0x[0-9a-f]{4,}|(?<![-\w])\d{4,}(?!\w)")
+
+
+@functools.lru_cache(maxsize=1024)
+def _message_kind(message: str, file: str) -> str:
     if (status := _STATUS.search(message)) is not None:
         return status_kind(int(status["status"] or status["error"] or 0), status["name"])
     if (call := _CALL.search(message)) is not None:
@@ -290,10 +300,12 @@ def message_kind(message: str, file: str = "") -> str:
         return _verbs_kind(_OTHER_CALLS[other["what"]], other["why"], 0)
     if (cuda := _CUDA.search(message)) is not None:
         return _cuda_kind(cuda["code"], cuda["words"], file)
-    for in_file, pattern, kind in _COMPILED:
-        if in_file.search(file) and pattern.search(message):
-            return kind
-    return WARNING
+    return next((kind for pattern, kind in _of_file(file) if pattern.search(message)), WARNING)
+
+
+@functools.lru_cache(maxsize=256)
+def _of_file(file: str) -> tuple[tuple[re.Pattern[str], str], ...]:
+    return tuple((pattern, kind) for known, pattern, kind in _COMPILED if known.search(file))
 
 
 def status_kind(status: int, name: str | None = None) -> str:
