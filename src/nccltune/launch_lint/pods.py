@@ -549,12 +549,15 @@ def _mpi_job(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFi
         return  # `check_manifest` reports it.
     program = read_program(launcher.words)
     gpus = program.gpus if program is not None else None
-    if gpus is not None and workers.gpus and slots * gpus < workers.gpus:
-        yield warning(
+    each = 1 if gpus is None else gpus
+    is_on_all = gpus is not None or _ON_SLOTS.search(" ".join(launcher.words))
+    if is_on_all and slots * each < workers.gpus:
+        case = "where a process uses one GPU, " if gpus is None else ""
+        yield (note if gpus is None else warning)(
             "idle-gpus",
-            f"slotsPerWorker: {slots} with {count(gpus, 'GPU')} each uses {slots * gpus} of"
+            f"{case}slotsPerWorker: {slots} with {count(each, 'GPU')} each uses {slots * each} of"
             f" {workers.gpus} GPUs of a worker",
-            f"write slotsPerWorker: {workers.gpus // gpus}",
+            f"write slotsPerWorker: {workers.gpus // each}",
         )
     passed = set(launcher.words)
     given = {word.partition("=")[0] for word in passed}
@@ -567,6 +570,12 @@ def _mpi_job(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFi
                     " SSH, which does not pass it",
                     f"add -x {name}=VALUE to the launcher's mpirun",
                 )
+
+
+# A program of Python that no other launcher starts, on all slots.
+_ON_SLOTS = re.compile(
+    r"mpi(?:run|exec) (?!.*(?:torch|accel|speed |sh -|node|-ppn|-N ))[^;&|]*python"
+)
 
 
 def _pytorch_job(pods: list[PodSpec]) -> Iterator[LaunchFinding]:

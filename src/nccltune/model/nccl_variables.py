@@ -151,16 +151,25 @@ def is_foreign(name: str) -> bool:
     return name.startswith(PREFIX) and (rest in _OTHER_NAMES or rest.startswith(_OTHERS))
 
 
+# A list after ^ takes the place of NCCL's own (lo). Without =, mlx5_1 is mlx5_10, too.
+_LISTS = {"HCA": "NCCL_IB_HCA=^=LIST", "IFNAME": "NCCL_SOCKET_IFNAME=^lo,LIST"}
+
+
 def nearest_variable(name: str) -> str | None:
     """Return the variable that a misspelt name means, or None if no variable is similar.
 
-    The name may have wrong letters, words in another order, a missing word, or no end.
+    The name may have wrong letters, words in another order, a missing word, or no end. For one of
+    a list of what to leave out, return how NCCL has that.
 
     >>> nearest_variable("NCCL_IFNAME_SOCKET")
     'NCCL_SOCKET_IFNAME'
     """
     if name in table() or not name:
         return None
+    kept, times = re.subn("_(?:EXCLUDED?|EXCL|IGNORED?)(?=_|$)", "", name)
+    last = kept.rpartition("_")[2].rstrip("S")
+    if times and last in _LISTS and name.startswith(PREFIX):
+        return _LISTS[last]
     rest = _rest(name)
     if rest is None:
         return _nearest_other(name)
