@@ -550,12 +550,13 @@ def _mpi_job(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFi
     program = read_program(launcher.words)
     gpus = program.gpus if program is not None else None
     each = 1 if gpus is None else gpus
-    is_on_all = gpus is not None or _ON_SLOTS.search(" ".join(launcher.words))
+    is_on_all = gpus is not None or _SLOTS.search(" ".join(launcher.words))
     if is_on_all and slots * each < workers.gpus:
-        case = "where a process uses one GPU, " if gpus is None else ""
         yield (note if gpus is None else warning)(
             "idle-gpus",
-            f"{case}slotsPerWorker: {slots} with {count(each, 'GPU')} each uses {slots * each} of"
+            "where a process uses one GPU, "
+            * (gpus is None)
+            + f"slotsPerWorker: {slots} with {count(each, 'GPU')} each uses {slots * each} of"
             f" {workers.gpus} GPUs of a worker",
             f"write slotsPerWorker: {workers.gpus // each}",
         )
@@ -573,8 +574,8 @@ def _mpi_job(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFi
 
 
 # A program of Python that no other launcher starts, on all slots.
-_ON_SLOTS = re.compile(
-    r"mpi(?:run|exec) (?!.*(?:torch|accel|speed |sh -|node|-ppn|-N ))[^;&|]*python"
+_SLOTS = re.compile(
+    r"mpi(?:run|exec) (?!.*(?:torch|accel| deepsp|sh -|node|-ppn|-N ))[^;&|]*python"
 )
 
 

@@ -158,21 +158,20 @@ _LISTS = {"HCA": "NCCL_IB_HCA=^=LIST", "IFNAME": "NCCL_SOCKET_IFNAME=^lo,LIST"}
 def nearest_variable(name: str) -> str | None:
     """Return the variable that a misspelt name means, or None if no variable is similar.
 
-    The name may have wrong letters, words in another order, a missing word, or no end. For one of
-    a list of what to leave out, return how NCCL has that.
+    The name may have wrong letters, words in another order, a missing word, or no end. For one as
+    NCCL_EXCLUDE_IB_HCA, return the list that NCCL has.
 
     >>> nearest_variable("NCCL_IFNAME_SOCKET")
     'NCCL_SOCKET_IFNAME'
     """
     if name in table() or not name:
         return None
-    kept, times = re.subn("_(?:EXCLUDED?|EXCL|IGNORED?)(?=_|$)", "", name)
-    last = kept.rpartition("_")[2].rstrip("S")
-    if times and last in _LISTS and name.startswith(PREFIX):
-        return _LISTS[last]
     rest = _rest(name)
     if rest is None:
         return _nearest_other(name)
+    kept, times = re.subn("_(?:EXCLUDED?|EXCL|IGNORED?)(?=_|$)", "", name)
+    if times and (last := kept.rpartition("_")[2].rstrip("S")) in _LISTS:
+        return _LISTS[last]
     if rest == "TIMEOUT":
         return None  # Who sets it means PyTorch's limit of a collective, not NCCL_IB_TIMEOUT.
     known = {variable.removeprefix(PREFIX): variable for variable in _current()}

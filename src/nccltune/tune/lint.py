@@ -225,9 +225,8 @@ def impossible(collective: Collective, choice: Choice, nodes: int | None) -> str
 def scales_of(rules: Iterable[Rule]) -> str | None:
     """Return in words at which scales rules apply, None if one does at every scale."""
     scales = sorted({Scale(rule.nodes or 0, rule.ranks or 0) for rule in rules})
-    words = "; ".join(str(scale).replace("?", "any") for scale in scales[:6])
-    words += "; ..." * (len(scales) > 6)
-    return f"the rules apply to {words}" if Scale(0, 0) not in scales[:1] else None
+    shown = [str(scale).replace("?", "any") for scale in scales[:6]] + ["..."] * (len(scales) > 6)
+    return f"the rules apply to {'; '.join(shown)}" if Scale(0, 0) not in scales[:1] else None
 
 
 def _scales(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
@@ -237,8 +236,7 @@ def _scales(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
     pairs = {(rule.nodes or 0, rule.ranks or 0): line for line, rule in reversed(rules)}
     each = {ranks // nodes for nodes, ranks in pairs if nodes > 1 and ranks % nodes == 0}
     alike = [nodes for nodes, ranks in pairs if nodes == ranks > 1]
-    if len(alike) == 1 and alike[0] in each:
-        n = alike[0]
+    for n in each.intersection(alike) if len(alike) == 1 else ():
         said = f"{n} nodes with {n} ranks is 1 rank a node, and other rules have {n}"
         hint = f"nRanks counts the ranks of all nodes: {n},{n * n} if each has {n}"
         yield LintIssue(Severity.NOTE, "scale", pairs[n, n], said, hint)
@@ -437,5 +435,6 @@ def _nvidia(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
     hint = "load our plugin for this file: nccltune env"
     for items, said in ((unset, one), (chunked, row)):
         if items:
-            words = said.format(_lines(items))
-            yield LintIssue(Severity.NOTE, "nvidia", items[0].line, words, hint)
+            yield LintIssue(
+                Severity.NOTE, "nvidia", items[0].line, said.format(_lines(items)), hint
+            )

@@ -128,8 +128,6 @@ def _port_fault(variable: CommandVariable) -> LaunchFinding | None:
 
 # Without "=", mlx5 and mlx5_1 are prefixes of several.
 _ONE_DEVICE = re.compile(r"(?!mlx[45]$|mlx5_1(?!\d))=?(\w*\d)(?::\d+)?")
-# mlx4_0 is of another driver, and mlx5_bond_0 of other systems.
-_NUMBERED = re.compile(r"(?!mlx\d_|mlx[^5]-)(\w+?)[_-](\d+)")
 _MANY_GPUS = 4
 """GPUs of a node that mostly has more than one RDMA device."""
 
@@ -189,7 +187,8 @@ def devices(view: View) -> Iterator[LaunchFinding]:
 
 def _misspelt(name: str) -> str | None:
     """Return what `mlxl5_6`, `mlx_6` or `mlx5-6` means, None for other names."""
-    match = _NUMBERED.fullmatch(name)
+    # mlx4_0 is of another driver, and mlx5_bond_0 of other systems.
+    match = re.fullmatch(r"(?!mlx\d_|mlx[^5]-)(\w+?)[_-](\d+)", name)
     is_mlx5 = match and SequenceMatcher(None, match[1].lower(), "mlx5").ratio() >= 0.75
     return f"mlx5_{match[2]}" if match and is_mlx5 else None
 

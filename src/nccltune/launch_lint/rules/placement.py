@@ -81,13 +81,12 @@ def fails(view: View) -> Iterator[LaunchFinding]:
 
 
 def slots_of_cores(view: View) -> Iterator[LaunchFinding]:
-    """Find `-N 8` with a host file without slots=: each host has as many as it has cores."""
+    """Find `-N 8` with a host file without slots=, outside of a job: a core is a slot there."""
     file, placement = view.command.last("hostfile"), view.prediction.placement
     ask, site = _ask(view), view.site
     if view.flavor.launcher is not Launcher.OPENMPI or file is None or placement is None:
         return
     is_open = any(host.slots is None and host.name for host in view.prediction.hosts)
-    # In a job, its manager counts the slots.
     is_known = ask.per_node is None or ask.oversubscribe or site.in_job or site.ran
     if is_open and placement.most > 1 and not is_known:
         said = f"{file.value} has hosts without slots=, which take as many as they have cores:"
