@@ -549,14 +549,11 @@ def _mpi_job(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFi
         return  # `check_manifest` reports it.
     program = read_program(launcher.words)
     gpus = program.gpus if program is not None else None
-    each = 1 if gpus is None else gpus
-    is_on_all = gpus is not None or _SLOTS.search(" ".join(launcher.words))
-    if is_on_all and slots * each < workers.gpus:
+    each, case = (1, "where a process uses one GPU, ") if gpus is None else (gpus, "")
+    if (gpus or _SLOTS.search(" ".join(launcher.words))) and slots * each < workers.gpus:
         yield (note if gpus is None else warning)(
             "idle-gpus",
-            "where a process uses one GPU, "
-            * (gpus is None)
-            + f"slotsPerWorker: {slots} with {count(each, 'GPU')} each uses {slots * each} of"
+            f"{case}slotsPerWorker: {slots} with {count(each, 'GPU')} each uses {slots * each} of"
             f" {workers.gpus} GPUs of a worker",
             f"write slotsPerWorker: {workers.gpus // each}",
         )
@@ -574,9 +571,7 @@ def _mpi_job(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFi
 
 
 # A program of Python that no other launcher starts, on all slots.
-_SLOTS = re.compile(
-    r"mpi(?:run|exec) (?!.*(?:torch|accel| deepsp|sh -|node|-ppn|-N ))[^;&|]*python"
-)
+_SLOTS = re.compile(r"mpi\w+ (?!.*(?:torch|accel| deepsp|sh -|node|-ppn|-N ))[^;&|]*python")
 
 
 def _pytorch_job(pods: list[PodSpec]) -> Iterator[LaunchFinding]:
