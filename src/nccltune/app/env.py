@@ -32,6 +32,7 @@ from nccltune.native.locate import LONGEST_PATH, NET_NAME
 from nccltune.prove.job import job_of
 from nccltune.study import names
 from nccltune.study.files import Study, write_whole
+from nccltune.tune.lint import scales_of
 from nccltune.tune.result import Tuning
 
 LineFormat = Literal["shell", "nccl.conf", "sbatch", "mpirun", "kubernetes", "docker"]
@@ -184,6 +185,7 @@ def doubts(read: RuleFile, config: Path) -> list[str]:
             "predicted at scales that were not measured: what is faster at one can be slower at "
             f"the next; prove them there first: {_prove(config)}"
         )
+    found += filter(None, [scales_of(item.rule for item in read.rules)])
     stand_in = read.header.get("measured")
     if config.is_dir() and study.platform_path.exists():
         stand_in = study.platform().stand_in

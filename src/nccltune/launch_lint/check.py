@@ -116,6 +116,9 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
     )
     if is_whole and (pasted or any(one.finding.edits for one in bad)):
         text = _fixed(view.command, first, site, wanted)
+    for kind in {kind for one in held if one.finding.id == "no-program" for kind in one.flavors}:
+        nothing = Prediction(None, (), fails="the command names no program")
+        views[kind] = views[kind]._replace(prediction=nothing)
     return LaunchCheck(
         next(iter(commands.values())),
         _predictions(views),

@@ -55,9 +55,11 @@ def judge_peers(checks: Sequence[LaunchCheck]) -> Iterator[LaunchFinding]:
         alike = len({_without_address(command) for command in commands}) == 1
         if len(set(values)) == 1 and alike and first is not None:
             what = "configurations" if _NODE_FILE.search(commands[0].text) else "commands"
+            masters = dict.fromkeys(host for host, _ in map(_end, commands) if host)
             yield error(
                 "peers-rank",
-                f"the {what} for {count(len(commands), 'node')} all have {first.text}",
+                f"the {what} for {count(len(commands), 'node')} all have {first.text}"
+                + f", and meet at {' and '.join(masters)}" * (len(masters) > 1),
                 f"number the nodes: 0 to {len(commands) - 1}",
             )
         elif len(set(values)) == len(commands):

@@ -550,12 +550,13 @@ def _mpi_job(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFi
         return  # `check_manifest` reports it.
     program = read_program(launcher.words)
     gpus = program.gpus if program is not None else None
-    if gpus is not None and workers.gpus and slots * gpus < workers.gpus:
-        yield warning(
+    each, case = (1, "where a process uses one GPU, ") if gpus is None else (gpus, "")
+    if (gpus or _SLOTS.search(" ".join(launcher.words))) and slots * each < workers.gpus:
+        yield (note if gpus is None else warning)(
             "idle-gpus",
-            f"slotsPerWorker: {slots} with {count(gpus, 'GPU')} each uses {slots * gpus} of"
+            f"{case}slotsPerWorker: {slots} with {count(each, 'GPU')} each uses {slots * each} of"
             f" {workers.gpus} GPUs of a worker",
-            f"write slotsPerWorker: {workers.gpus // gpus}",
+            f"write slotsPerWorker: {workers.gpus // each}",
         )
     passed = set(launcher.words)
     given = {word.partition("=")[0] for word in passed}
@@ -568,6 +569,10 @@ def _mpi_job(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFi
                     " SSH, which does not pass it",
                     f"add -x {name}=VALUE to the launcher's mpirun",
                 )
+
+
+# A program of Python that no other launcher starts, on all slots.
+_SLOTS = re.compile(r"mpi\w+ (?!.*(?:torch|accel| deepsp|sh -|node|-ppn|-N ))[^;&|]*python")
 
 
 def _pytorch_job(pods: list[PodSpec]) -> Iterator[LaunchFinding]:

@@ -151,10 +151,15 @@ def is_foreign(name: str) -> bool:
     return name.startswith(PREFIX) and (rest in _OTHER_NAMES or rest.startswith(_OTHERS))
 
 
+# A list after ^ takes the place of NCCL's own (lo). Without =, mlx5_1 is mlx5_10, too.
+_LISTS = {"HCA": "NCCL_IB_HCA=^=LIST", "IFNAME": "NCCL_SOCKET_IFNAME=^lo,LIST"}
+
+
 def nearest_variable(name: str) -> str | None:
     """Return the variable that a misspelt name means, or None if no variable is similar.
 
-    The name may have wrong letters, words in another order, a missing word, or no end.
+    The name may have wrong letters, words in another order, a missing word, or no end. For one as
+    NCCL_EXCLUDE_IB_HCA, return the list that NCCL has.
 
     >>> nearest_variable("NCCL_IFNAME_SOCKET")
     'NCCL_SOCKET_IFNAME'
@@ -164,6 +169,9 @@ def nearest_variable(name: str) -> str | None:
     rest = _rest(name)
     if rest is None:
         return _nearest_other(name)
+    kept, times = re.subn("_(?:EXCLUDED?|EXCL|IGNORED?)(?=_|$)", "", name)
+    if times and (last := kept.rpartition("_")[2].rstrip("S")) in _LISTS:
+        return _LISTS[last]
     if rest == "TIMEOUT":
         return None  # Who sets it means PyTorch's limit of a collective, not NCCL_IB_TIMEOUT.
     known = {variable.removeprefix(PREFIX): variable for variable in _current()}

@@ -8,7 +8,7 @@ cannot read. `file_issue` finds what spreadsheets do to a whole file.
 import bisect
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -18,6 +18,7 @@ from nccltune.model.collective import Collective
 from nccltune.model.finding import Severity
 from nccltune.model.nccl_releases import nccl_release
 from nccltune.model.rule import Rule
+from nccltune.model.scale import Scale
 from nccltune.model.sizes import format_bytes
 
 
@@ -187,12 +188,13 @@ def lint_rules(rules: Sequence[NumberedRule], nccl: str | None = None) -> list[L
     >>> from nccltune.model.choice import Choice
     >>> pat = Rule(Collective.ALLREDUCE, 0, 1 << 20, Choice(Algorithm.PAT, Protocol.SIMPLE), 4, 4)
     >>> [issue.kind for issue in lint_rules([NumberedRule(1, pat)])]
-    ['unreachable', 'nvidia']
+    ['scales', 'unreachable', 'nvidia']
     """
     issues = [
         *(issue for item in rules for issue in _unreachable(item)),
         *_shadowed_and_overlapping(rules),
         *_gaps(rules),
+        *_scales(rules),
         *_units(rules),
         *_chunks(rules, nccl),
         *_nvidia(rules),
@@ -218,6 +220,26 @@ def impossible(collective: Collective, choice: Choice, nodes: int | None) -> str
     if algorithm is Algorithm.NVLS_TREE and nodes == 1:
         return "nvls_tree needs more than one node"
     return None
+
+
+def scales_of(rules: Iterable[Rule]) -> str | None:
+    """Return in words at which scales rules apply, None if one does at every scale."""
+    scales = sorted({Scale(rule.nodes or 0, rule.ranks or 0) for rule in rules})
+    shown = [str(scale).replace("?", "any") for scale in scales[:6]] + ["..."] * (len(scales) > 6)
+    return f"the rules apply to {'; '.join(shown)}" if Scale(0, 0) not in scales[:1] else None
+
+
+def _scales(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
+    """Yield the scales, and 8 nodes with 8 ranks where rules of other nodes have 8 ranks each."""
+    if rules and (words := scales_of(rule for _, rule in rules)) is not None:
+        yield LintIssue(Severity.NOTE, "scales", None, words)
+    pairs = {(rule.nodes or 0, rule.ranks or 0): line for line, rule in reversed(rules)}
+    each = {ranks // nodes for nodes, ranks in pairs if nodes > 1 and ranks % nodes == 0}
+    alike = [nodes for nodes, ranks in pairs if nodes == ranks > 1]
+    for n in each.intersection(alike) if len(alike) == 1 else ():
+        said = f"{n} nodes with {n} ranks is 1 rank a node, and other rules have {n}"
+        hint = f"nRanks counts the ranks of all nodes: {n},{n * n} if each has {n}"
+        yield LintIssue(Severity.NOTE, "scale", pairs[n, n], said, hint)
 
 
 def _unreachable(item: NumberedRule) -> Iterator[LintIssue]:
@@ -404,21 +426,15 @@ def _lines(items: Sequence[NumberedRule]) -> str:
 def _nvidia(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
     """Yield a note for each value that NVIDIA's example plugin (2.28 to 2.31) reads differently."""
     unset = [item for item in rules if item.rule.choice.channels is None]
-    if unset:
-        yield LintIssue(
-            Severity.NOTE,
-            "nvidia",
-            unset[0].line,
-            f"channels -1 ({_lines(unset)}) keeps NCCL's channels here; NVIDIA's example plugin "
-            "reads it as 1 channel, and sets 1 channel for every call without a rule, too",
-            "load our plugin for this file: nccltune env",
-        )
     chunked = [item for item in rules if item.rule.choice.chunk_bytes is not None]
-    if chunked:
-        yield LintIssue(
-            Severity.NOTE,
-            "nvidia",
-            chunked[0].line,
-            f"NVIDIA's example plugin reads the row ({_lines(chunked)}) without its chunk size",
-            "load our plugin for this file: nccltune env",
-        )
+    one = (
+        "channels -1 ({}) keeps NCCL's channels here; NVIDIA's example plugin reads it as 1"
+        " channel, and sets 1 channel for every call without a rule, too"
+    )
+    row = "NVIDIA's example plugin reads the row ({}) without its chunk size"
+    hint = "load our plugin for this file: nccltune env"
+    for items, said in ((unset, one), (chunked, row)):
+        if items:
+            yield LintIssue(
+                Severity.NOTE, "nvidia", items[0].line, said.format(_lines(items)), hint
+            )

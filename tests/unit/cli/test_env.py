@@ -230,6 +230,7 @@ def test_candidates_and_emulated_nodes_are_warned_about(of_rules: Path) -> None:
     assert deployed.rules == 2
     assert deployed.warnings == [
         f"1 of 2 rules is a candidate, not proven: prove them first: nccltune verify {of_rules}",
+        "the rules apply to 4 nodes, 4 ranks",
         "the rules were measured with 4 emulated nodes: real nodes may need others; measure there "
         "before you deploy them",
     ]
@@ -249,7 +250,8 @@ def test_rules_for_any_scale_are_only_predicted_at_others(of_rules: Path) -> Non
 def test_rules_that_nothing_is_known_of_are_warned_about(of_rules: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.conf"
     own.write_text("# from a colleague\nallreduce,0,9,ring,ll,-1,4,4\n")
-    (warning,) = rules_deployment(own, plugin=Path("/p/tuner.so")).warnings
+    warning, scales = rules_deployment(own, plugin=Path("/p/tuner.so")).warnings
+    assert scales == "the rules apply to 4 nodes, 4 ranks"
     assert warning.startswith("nothing states where 1 of 1 rule are from")
     assert warning.endswith("measure first: nccltune verify STUDY")
     with (of_rules / "tuner.conf").open("a") as file:

@@ -119,6 +119,27 @@ def test_srun_passes_variables_on_to_open_mpi_s_daemons(
     assert severity(only(text), "env-not-exported") is expected
 
 
+@pytest.mark.parametrize(
+    ("hosts", "options", "expected"),
+    [
+        ("a\nb", "-n 16 -N 8", True),
+        ("a slots=8\nb", "-n 16 -N 8", True),
+        ("a\nb", "--map-by ppr:8:node", True),
+        ("a slots=8\nb slots=8", "-n 16 -N 8", False),
+        ("a\nb", "-n 2 -N 1", False),
+        ("a\nb", "-n 16 -N 8 --oversubscribe", False),
+        ("a\nb", "-n 16", False),
+        ("a\nb", "-n 16 -N 8 -H a:8,b:8", False),
+    ],
+)
+def test_hosts_without_slots_have_their_cores(hosts: str, options: str, expected: bool) -> None:
+    text = f"cat > h <<E\n{hosts}\nE\nmpirun --hostfile h {options} {TEST}\n"
+    one = only(text)
+    held = [h.finding for h in one.findings if h.finding.id == "slots-of-cores"]
+    assert [finding.fix for finding in held] == ["write slots=8 behind each host"] * expected
+    assert "slots-of-cores" not in str(only(f"#SBATCH -N 2\n{text}").findings)
+
+
 def test_a_file_of_programs_needs_no_program() -> None:
     for command in ("mpirun --app f", "mpiexec.hydra -configfile f"):
         assert severity(only(command), "no-program") is None

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Manifests: right ones without a finding, and variants with one mistake each."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -207,6 +208,31 @@ def test_a_value_that_stays_is_quoted_as_it_is_written(value: str) -> None:
     text = PYTORCHJOB.replace(GPUS, GPUS + PATHS.format(f"{value}:/a"))
     said = {one.message for one in judge_manifests(documents_of(text, "a"))}
     assert any(f"does not replace {value} in the value of PATH" in one for one in said)
+
+
+@pytest.mark.parametrize(
+    ("command", "slots", "fix"),
+    [
+        ("[mpirun, python, a.py]", 4, "write slotsPerWorker: 8"),
+        ("[mpirun, -np, '8', python3, a.py]", 4, "write slotsPerWorker: 8"),
+        ("[sh, -c, 'cd /w && mpiexec -x A=b python a.py']", 1, "write slotsPerWorker: 8"),
+        *(
+            (f"[mpirun, {words}]", 1, None)
+            for words in ("torchrun, a.py", "-ppn, '8', python, a.py")
+        ),
+        ("[mpirun, python, -m, torch.distributed.run, a.py]", 1, None),
+        ("[mpirun, bash, -c, 'accelerate launch a.py']", 1, None),
+        ("[mpirun, ./a.out]", 1, None),
+        ("[mpirun, python, a.py]", 8, None),
+    ],
+)
+def test_slots_for_a_program_that_is_not_followed(
+    command: str, slots: int, fix: str | None
+) -> None:
+    text = MPIJOB.replace('[mpirun, --allow-run-as-root, -np, "16", --bind-to, none]', command)
+    text = re.sub(r" *args:.*\n", "", text.replace("slotsPerWorker: 8", f"slotsPerWorker: {slots}"))
+    found = [one for one in judge_manifests(documents_of(text, "a")) if one.id == "idle-gpus"]
+    assert [(one.severity, one.fix) for one in found] == ([(Severity.NOTE, fix)] if fix else [])
 
 
 def test_nics_without_a_device_of_the_pod_are_noted() -> None:

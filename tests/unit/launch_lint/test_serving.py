@@ -170,6 +170,12 @@ def test_the_commands_of_a_job_fit_together(
     assert found(checked(text, tmp_path)) == expected
 
 
+def test_nodes_of_one_rank_that_meet_at_several_addresses_are_shown_both(tmp_path: Path) -> None:
+    text = "\n".join(TORCHRUN.format(master, 0) for master in ("localhost", "10.0.0.2"))
+    (finding,) = checked(text, tmp_path).launches[0].findings
+    assert finding.message.endswith("--node_rank=0, and meet at localhost and 10.0.0.2")
+
+
 def test_a_configuration_of_accelerate_is_a_launch(tmp_path: Path) -> None:
     text = "distributed_type: MULTI_GPU\nmachine_rank: RANK\nmain_process_ip: 10.0.0.1\n"
     text += "num_machines: 2\nnum_processes: 16\n"

@@ -99,6 +99,7 @@ def test_a_lost_continuation_is_named() -> None:
     (one, *_) = checked(f"mpirun -np 16 -H a:8,b:8  # two nodes\n -x NCCL_DEBUG=INFO {TEST}")
     (fix,) = (held.finding.fix for held in one.findings if held.finding.id == "no-program")
     assert "end this line with a backslash" in fix
+    assert {p.fails for p, _ in one.predictions} == {"the command names no program"}
 
 
 def test_a_script_with_a_list_of_numbers_is_no_configuration(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_every_rule_of_the_tables_is_documented() -> None:
     assert sorted(name for name in found if f"`{name}`" not in text) == []
 
 
-MISSPELT = {"NCCL_ALG", "NCCL_SOCKET_IFNAMES"}
+MISSPELT = {"NCCL_ALG", "NCCL_SOCKET_IFNAMES", "NCCL_EXCLUDE_IB_HCA"}
 """Names that the documentation shows as mistakes."""
 NOT_VARIABLES = {"NCCL_PROFILER_NET_TYPE_SOCK", "NCCL_INSPECTOR", "NCCL_PROFILE"}
 VCCL = re.compile(r"NCCL_PASS_SM|NCCL_PSM_\w+")
@@ -135,6 +135,44 @@ def test_a_number_that_may_switch_off_or_not_is_not_repaired(name: str) -> None:
     (found,) = [one.finding for one in judged.findings if one.finding.id == "variable-value"]
     assert found.fix == f"leave out {name}, or write {name}=1 to switch it off"
     assert found.edits == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "right"),
+    [
+        ("^mlx5_1,mlxl5_6", "^mlx5_1,mlx5_6"),
+        ("=mlx5_1,mxl5_6:1", "=mlx5_1,mlx5_6:1"),
+        ("mlx5-6,mlx5_2", "mlx5_6,mlx5_2"),
+        ("^=mlx_0,MLX5_1", "^=mlx5_0,mlx5_1"),
+        ("mlx5_1,mlxl5_6", "mlx5_1,mlx5_6"),
+        *((right, None) for right in ("mlx4_0,mlx5_0", "mlx5_bond_0", "^mlx5_ib0,mlx5_an1")),
+        *((right, None) for right in ("mlx5", "^mlx", "bnxt_re0,bnxt_re_1", "hfi1_0", "irdma_0")),
+    ],
+)
+def test_names_of_devices_are_spelt_right(value: str, right: str | None) -> None:
+    judged = only(f"mpirun -n 16 -H a:8,b:8 -x NCCL_IB_HCA={value} all_reduce_perf")
+    found = [one.finding for one in judged.findings if one.finding.id in ("hca", "hca-prefix")]
+    assert [one.fix for one in found] == ([] if right is None else [f"write NCCL_IB_HCA={right}"])
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("NCCL_EXCLUDE_IB_HCA", "NCCL_IB_HCA=^=LIST"),
+        ("NCCL_IB_HCA_EXCL", "NCCL_IB_HCA=^=LIST"),
+        ("NCCL_IB_EXCLUDED_HCAS", "NCCL_IB_HCA=^=LIST"),
+        ("NCCL_SOCKET_IFNAME_EXCLUDE", "NCCL_SOCKET_IFNAME=^lo,LIST"),
+        *((name, None) for name in ("NCCL_EXCLUDE", "NCCL_EXCLUDE_GPUS", "NCCL_EXCLUSIVE_THING")),
+    ],
+)
+def test_what_is_to_be_left_out_has_a_list(name: str, own: str | None) -> None:
+    judged = only(f"mpirun -n 16 -H a:8,b:8 -x {name}=mlx5_1 all_reduce_perf")
+    (held,) = judged.findings
+    assert (held.finding.id, held.finding.edits) == ("variable-unlisted", ())
+    fix = held.finding.fix
+    assert fix == (f"for NCCL to leave devices out write {own}" if own else "")
+    assert nearest_variable(name) == own
+    assert nearest_variable(f"GLOO_{name[5:]}") is None
 
 
 @pytest.mark.parametrize(

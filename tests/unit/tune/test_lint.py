@@ -20,7 +20,8 @@ def rule(low: int, high: int, choice: str = "tree/ll/4", **conditions: object) -
 
 
 def lint(*rules: Rule, nccl: str | None = None) -> list[LintIssue]:
-    return lint_rules([NumberedRule(line, item) for line, item in enumerate(rules, 1)], nccl)
+    found = lint_rules([NumberedRule(line, item) for line, item in enumerate(rules, 1)], nccl)
+    return [issue for issue in found if issue.kind != "scales"]
 
 
 def kinds(*rules: Rule) -> list[tuple[str, int | None]]:
@@ -174,6 +175,38 @@ def test_more_nodes_than_ranks_cannot_be() -> None:
     assert "8,32" in issue.hint
     assert lint(rule(0, M, nodes=8, ranks=8)) == []
     assert lint(rule(0, M, nodes=8)) == []
+
+
+def test_the_scales_that_rules_apply_to_are_stated() -> None:
+    def scales(*pairs: tuple[int | None, int | None]) -> list[str]:
+        rules = [rule(0, M, nodes=nodes, ranks=ranks) for nodes, ranks in pairs]
+        return [issue.message for issue in lint_rules([NumberedRule(1, one) for one in rules])]
+
+    said = "the rules apply to 2 nodes, 16 ranks; 4 nodes, any ranks"
+    assert said in scales((4, None), (2, 16), (2, 16))
+    assert not any("apply to" in words for words in scales((2, 16), (None, None)))
+    assert any(words.endswith("; ...") for words in scales(*[(n, None) for n in range(1, 8)]))
+
+
+@pytest.mark.parametrize(
+    ("scales", "line"),
+    [
+        ([(2, 16), (4, 32), (8, 8)], 3),
+        ([(8, 8), (2, 16)], 1),
+        # One rank a node is measured at several scales, or eight ranks on one node.
+        ([(2, 16), (2, 2), (8, 8)], None),
+        ([(1, 8), (8, 8)], None),
+        ([(2, 16), (4, 4)], None),
+        ([(2, 16), (8, None), (None, 8)], None),
+    ],
+)
+def test_ranks_are_those_of_all_nodes(
+    scales: list[tuple[int | None, int | None]], line: int | None
+) -> None:
+    found = lint(*[rule(0, M, nodes=nodes, ranks=ranks) for nodes, ranks in scales])
+    expected = [] if line is None else [("scale", line, Severity.NOTE)]
+    assert [(issue.kind, issue.line, issue.severity) for issue in found] == expected
+    assert not found or "8,64" in (found[0].hint or "")
 
 
 ROW = "allreduce,0,65536,tree,ll,-1,-1,-1\n"

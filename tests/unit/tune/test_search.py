@@ -436,7 +436,7 @@ def test_a_rule_names_no_choice_that_nccl_never_runs() -> None:
     group = tuned(sparse(times, Collective.BROADCAST))
     (rule,) = group.rules
     assert rule.rule.choice.label == "ring/ll128/8"
-    assert [x.kind for x in lint_rules([NumberedRule(1, rule.rule)])] == []
+    assert [x.kind for x in lint_rules([NumberedRule(1, rule.rule)])] == ["scales"]
     beside = tuned(
         measure(
             sizes(1024, 1 << 16),

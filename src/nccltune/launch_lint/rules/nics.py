@@ -3,6 +3,7 @@
 
 import re
 from collections.abc import Iterator
+from difflib import SequenceMatcher
 
 from nccltune.launch_lint.command import CommandVariable, View
 from nccltune.launch_lint.finding import LaunchFinding, error, note, warning
@@ -150,9 +151,8 @@ def devices(view: View) -> Iterator[LaunchFinding]:
             yield found
             continue
         named = [part.partition(":")[0] for part in value.lstrip("^=").split(",")]
-        if value.startswith("^"):
-            continue
-        if any(_ETHERNET.fullmatch(name) for name in named):
+        is_used = not value.startswith("^")
+        if is_used and any(_ETHERNET.fullmatch(name) for name in named):
             yield error(
                 "hca",
                 f"NCCL_IB_HCA={value}: this is an IP interface (for NCCL_SOCKET_IFNAME), not an"
@@ -160,15 +160,15 @@ def devices(view: View) -> Iterator[LaunchFinding]:
                 "name the devices that ibv_devices lists, or leave it out; NCCL_IB_DISABLE=1 turns"
                 " InfiniBand off",
             )
-        elif short := [name for name in named if re.fullmatch(r"mlx_\d+", name)]:
-            right = re.sub(r"\bmlx_(?=\d)", "mlx5_", value)
+        elif short := [name for name in named if _misspelt(name)]:
+            right = re.sub(r"[\w-]+", lambda found: _misspelt(found[0]) or found[0], value)
             yield warning(
                 "hca",
                 f"NCCL_IB_HCA={value}: devices are called mlx5_0 and so on, not {short[0]}",
                 f"write NCCL_IB_HCA={right}",
                 edits_of(variable, variable.name, right),
             )
-        elif "=" not in value[:1] and any(name == "mlx5_1" for name in named):
+        elif is_used and "=" not in value[:1] and any(name == "mlx5_1" for name in named):
             yield note(
                 "hca-prefix",
                 "NCCL_IB_HCA takes prefixes: mlx5_1 is mlx5_10 to mlx5_19 as well;"
@@ -183,6 +183,14 @@ def devices(view: View) -> Iterator[LaunchFinding]:
                 f"NCCL_IB_HCA={value}: all {gpus} GPUs of a node share {one[1]}",
                 "leave it out where a node has more devices that reach the others",
             )
+
+
+def _misspelt(name: str) -> str | None:
+    """Return what `mlxl5_6`, `mlx_6` or `mlx5-6` means, None for other names."""
+    # mlx4_0 is of another driver, and mlx5_bond_0 of other systems.
+    match = re.fullmatch(r"(?!mlx\d_|mlx[^5]-)(\w+?)[_-](\d+)", name)
+    is_mlx5 = match and SequenceMatcher(None, match[1].lower(), "mlx5").ratio() >= 0.75
+    return f"mlx5_{match[2]}" if match and is_mlx5 else None
 
 
 def gids(view: View) -> Iterator[LaunchFinding]:

@@ -80,6 +80,20 @@ def fails(view: View) -> Iterator[LaunchFinding]:
     yield error("too-few-slots", f"nothing starts: {why}", fix, edits)
 
 
+def slots_of_cores(view: View) -> Iterator[LaunchFinding]:
+    """Find `-N 8` with a host file without slots=, outside of a job: a core is a slot there."""
+    file, placement = view.command.last("hostfile"), view.prediction.placement
+    ask, site = _ask(view), view.site
+    if view.flavor.launcher is not Launcher.OPENMPI or file is None or placement is None:
+        return
+    is_open = any(host.slots is None and host.name for host in view.prediction.hosts)
+    is_known = ask.per_node is None or ask.oversubscribe or site.in_job or site.ran
+    if is_open and placement.most > 1 and not is_known:
+        said = f"{file.value} has hosts without slots=, which take as many as they have cores:"
+        said += f" where these are fewer than {placement.most}, nothing starts"
+        yield note("slots-of-cores", said, f"write slots={ask.per_node} behind each host")
+
+
 def uncounted(view: View) -> Iterator[LaunchFinding]:
     """Find `mpirun all_reduce_perf -g 8`: without hosts, a process for each core, all on 8 GPUs."""
     ask, site, each = _ask(view), view.site, view.gpus_per_process or 1

@@ -106,14 +106,13 @@ def names(view: View) -> Iterator[LaunchFinding]:
                 f"write NCCL_DEBUG={level}",
                 edits_of(variable, "NCCL_DEBUG", level),
             )
-        elif right is not None and not is_foreign(variable.name):
+        elif right is not None and "=" not in right and not is_foreign(variable.name):
             # A name with one word more means something else: `NCCL_NET_DISABLE` is not `..._INTRA`.
             is_longer = set(right.split("_")) > set(variable.name.split("_"))
             yield error(
                 "variable-unknown",
-                f"there is no variable {variable.name}: it has no effect"
-                if not right.startswith(PREFIX)
-                else f"NCCL has no variable {variable.name}: it has no effect",
+                f"{'NCCL has' if right.startswith(PREFIX) else 'there is'} no variable"
+                f" {variable.name}: it has no effect",
                 f"leave it out; the nearest is {right}" if is_longer else f"write {right}",
                 () if is_longer else edits_of(variable, right),
             )
@@ -122,6 +121,7 @@ def names(view: View) -> Iterator[LaunchFinding]:
                 "variable-unlisted",
                 f"{variable.name} is no variable of NCCL {RELEASES}: only the program or a"
                 " plugin could read it",
+                f"for NCCL to leave devices out write {right}" if right else "",
             )
 
 
@@ -311,7 +311,7 @@ def left_over(view: View) -> Iterator[LaunchFinding]:
 
 @of_program
 def no_algorithm(view: View, program: Program) -> Iterator[LaunchFinding]:
-    """Find `NCCL_ALGO=Tree` with broadcast: since 2.24 NCCL fails instead of using Ring."""
+    """Find `NCCL_ALGO=Tree` with broadcast: NCCL 2.5, 2.6, and 2.24 and newer fail."""
     if program.collective not in _SUPPORTED:
         return
     collective = program.collective
@@ -337,7 +337,7 @@ def no_algorithm(view: View, program: Program) -> Iterator[LaunchFinding]:
         yield warning(
             "no-algorithm",
             f"{' with '.join(f'{name}={given[name].value}' for name in blamed)} leaves nothing that"
-            f" {collective} can use here: NCCL 2.24 and newer fail, older ones use Ring",
+            f" {collective} can use here: NCCL 2.24 and newer fail, and 2.5 and 2.6",
             f"leave out {' or '.join(blamed)}",
             edits_of(given[blamed[-1]], None),
         )
