@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from nccltune.doctor.evidence.elsewhere import read_elsewhere
+from nccltune.doctor.evidence.parsers.rdma_counters import parse_rdma_counters
 from nccltune.doctor.examine import examine
 from nccltune.doctor.facts.log import LOG_NODES
+from nccltune.doctor.facts.network import HCA_COUNTERS, HCA_ERRORS
 from nccltune.doctor.facts.topo import TOPO_DEVICES
 from nccltune.doctor.result import RuleVerdict
 from nccltune.doctor.rulebase import rule_base
@@ -184,7 +186,6 @@ HARMLESS = [
     (BESIDE.format("ib", "ib1", 16, "").replace("5:", "4:"), "interfaces-one-subnet"),
     (PORT.format("eth0", *UP, "10.0.0.5") + PORT.format("eth1", "4098", "", "10.0.0.6"),
      "interfaces-one-subnet"),
-    (CLEAN, "port-errors-since-boot"),
     (QUERIED.format(1), "port-errors-since-boot"),
     (f"{CARDS}With NCCL_IB_DISABLE=1 it works, but this cluster has no RDMA.", "workaround-named"),
     (f"{CARDS}Does it work with NCCL_P2P_DISABLE=1, or else why not?", "workaround-named"),
@@ -306,6 +307,16 @@ def test_only_a_setting_that_is_there_is_taken_away(
     judged = {one.rule: one for one in examine({"n1": facts}, rule_base(), "x").rules}
     assert list(judged["nvlink-bypassed"].commands) == commands
     assert judged["nvlink-bypassed"].verdict is RuleVerdict.FINDING
+
+
+def test_ibqueryerrors_without_errors_decides_its_own_rule_alone(tmp_path: Path) -> None:
+    put(tmp_path, "n1/paste.txt", CLEAN)
+    (facts,) = folder_facts(tmp_path)
+    assert (facts.value(HCA_ERRORS), facts.value(HCA_COUNTERS)) == ([], None)
+    judged = examine({"n1": facts}, rule_base(), "x")
+    assert [one.rule for one in judged.of(RuleVerdict.OK)] == ["port-errors-since-boot"]
+    unclean = CLEAN.replace("0 ports h", "1 ports h"), f"{CLEAN}##    3 PMA query failures\n"
+    assert not any(parse_rdma_counters(words).readings for words in unclean)
 
 
 def test_findings_that_name_no_cause_come_after_one_that_does(tmp_path: Path) -> None:
