@@ -271,17 +271,12 @@ def _counters(evidence: NodeEvidence, facts: Facts) -> None:
             source = source or evidence.where(raw, "/sys/class/infiniband")
     if readings:
         ports = _pairs(readings)
+        found = [
+            RdmaCounterReading(hca=hca, port=port, counter=counter, value=value, earlier=before)
+            for (hca, port, counter), value, before in ports
+        ]
         if any(readings):
-            facts.add(
-                HCA_COUNTERS,
-                [
-                    RdmaCounterReading(
-                        hca=hca, port=port, counter=counter, value=value, earlier=before
-                    )
-                    for (hca, port, counter), value, before in ports
-                ],
-                source,
-            )
+            facts.add(HCA_COUNTERS, found, source)
         single = [(key, value) for key, value, before in ports if before is None]
         facts.add(
             HCA_ERRORS,
@@ -300,11 +295,11 @@ def _counters(evidence: NodeEvidence, facts: Facts) -> None:
     nics = evidence.all("ethtool")
     pairs = _pairs([one for raw in nics for one in evidence.parse(raw, parse_ethtool).readings])
     if pairs:
-        found = [
+        seen = [
             NicCounter(nic=nic, counter=counter, value=value, earlier=before)
             for (nic, counter), value, before in pairs
         ]
-        facts.add(NIC_COUNTERS, found, nics[-1].place())
+        facts.add(NIC_COUNTERS, seen, nics[-1].place())
     links = evidence.all("nvlink-errors")
     errors = _pairs([one for raw in links for one in evidence.parse(raw, parse_nvlink_errors)])
     if links:

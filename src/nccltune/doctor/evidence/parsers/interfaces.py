@@ -21,8 +21,7 @@ _INET = re.compile(
     r"\s(?:addr:)?(?P<ip>(?:\d{1,3}\.){3}\d{1,3})"
     r"(?:/(?P<bits>\d{1,2})|\s.{0,60}?(?:netmask |Mask:)(?P<mask>[\d.]+))"
 )
-# ifconfig's warnings of hardware addresses that are cut.
-_WARNS = re.compile(r"^(?:Ifconfig uses|Because Infiniband|Infiniband hardware)")
+_WARNINGS = "Ifconfig ", "Because Infiniband ", "Infiniband hardware "  # of ifconfig
 _STATE = re.compile(r"\bstate ([A-Z]{2,20})\b")
 
 
@@ -34,7 +33,7 @@ def parse_interfaces(text: str) -> list[NodeNic]:
     Interfaces that are part of another one or have one below have no networks.
     """
     found: dict[str, NodeNic] = {}
-    nic = before = None
+    nic = None
     last, is_once, is_piece, is_apart, is_part = 0, True, True, False, False
     for _, line in lines_of(text):
         brief = _BRIEF.match(line)
@@ -42,23 +41,22 @@ def parse_interfaces(text: str) -> list[NodeNic]:
         if (head := match or brief) is not None:
             before = found.get(head["name"])
             nic = found[head["name"]] = NodeNic(name=head["name"], networks=[])
+            nic.state = brief["state"].lower() if brief is not None else None
+            nic.other_mtu = before.mtu if before is not None else None
             index = int(head.groupdict().get("index") or last + 1)
             is_piece = is_piece and index > last and not (is_apart and last)
             is_once = is_once and before is None
             last, is_apart = index, False
             is_part = "@" in line.partition("<")[0][:80] or " master " in line
-        elif not line[0].isspace() and _WARNS.match(line) is None:
+        elif not line.startswith((" ", "\t", *_WARNINGS)):
             is_apart = True
         if nic is not None and match is not None:
-            nic.other_mtu = before.mtu if before is not None else None
             state = _STATE.search(match["rest"])
             nic.state = state[1].lower() if state else None
             if "NO-CARRIER" in line:
                 nic.state = "no-carrier"
             elif "flags=" in line and "<UP" not in line:
                 nic.state = "down"
-        elif nic is not None and brief is not None:
-            nic.state = brief["state"].lower()
         if nic is not None and nic.mtu is None and (mtu := _MTU.search(line)):
             nic.mtu = int(mtu[1])
         if nic is not None and not is_part and (inet := _INET.search(line)) is not None:
@@ -67,8 +65,7 @@ def parse_interfaces(text: str) -> list[NodeNic]:
                 # A network of one address has no other interface in it.
                 if address.network.prefixlen < 32:
                     nic.networks = [*(nic.networks or []), str(address.network)]
-    nics = list(found.values())
-    is_known = is_once and (is_piece or "lo" in found) and any(one.networks for one in nics)
-    for one in nics if not is_known else ():
+    known = is_once and (is_piece or "lo" in found) and any(x.networks for x in found.values())
+    for one in found.values() if not known else ():
         one.networks = None
-    return nics
+    return list(found.values())

@@ -138,7 +138,6 @@ _NO_RDMA = re.compile(
     r"|\W*(?:$|[.,;:!)]))",
     re.IGNORECASE | re.MULTILINE,
 )
-_OF_RDMA = ("NCCL_IB_", "NCCL_NET=", "NCCL_NET_GDR")
 
 
 def workarounds(text: str) -> list[LogWorkaround]:
@@ -147,7 +146,7 @@ def workarounds(text: str) -> list[LogWorkaround]:
     Where the text says that there is no RDMA, settings that avoid it are none.
     """
     found: dict[str, LogWorkaround] = {}
-    left_out = _OF_RDMA if _NO_RDMA.search(text[:_MOST]) else ()
+    no_rdma = _NO_RDMA.search(text[:_MOST]) is not None
     for line in text[:_MOST].split("\n"):
         if "_" not in line or not ("NCCL_" in line or "GLOO_" in line) or _COMMAND.search(line):
             continue
@@ -167,7 +166,7 @@ def workarounds(text: str) -> list[LogWorkaround]:
                 if value or removal or _SET.search(before):
                     is_switch = _PLAIN.fullmatch(value) and not name.endswith(_LISTS)
                     key = f"{name}={value}" if is_switch and not removal else name
-                    if key.startswith(left_out):
+                    if no_rdma and key.startswith(("NCCL_IB_", "NCCL_NET=", "NCCL_NET_GDR")):
                         continue
                     said = clause.strip(" \t>*-#,`")[:_LONGEST]
                     found.setdefault(
