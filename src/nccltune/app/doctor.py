@@ -9,6 +9,7 @@ from typing import NamedTuple
 from nccltune.app.study import saving
 from nccltune.doctor.evidence.collect import collect
 from nccltune.doctor.evidence.elsewhere import read_elsewhere
+from nccltune.doctor.evidence.folder import STANDARD_INPUT
 from nccltune.doctor.evidence.many_nodes import read_nodes
 from nccltune.doctor.examine import examine
 from nccltune.doctor.facts import Facts
@@ -31,12 +32,10 @@ class CheckedNodes(NamedTuple):
 def examine_paths(paths: Sequence[Path]) -> CheckedNodes:
     """Examine this node and the files `paths`, or a folder of collected nodes.
 
-    Files of another host are examined alone. Raises InputError for a folder with other paths, and
-    for one without nodes.
+    `-` is standard input. Files of another host are examined alone. Raises InputError for a folder
+    with other paths, and for one without nodes.
     """
-    if Path("-") in paths:
-        words = "standard input is not read"
-        raise InputError(words, where="-", hint="save it in a file: nccltune doctor FILE")
+    paths = [STANDARD_INPUT if path == Path("-") else path for path in paths]
     folders = [path for path in paths if path.is_dir()]
     if not folders:
         other = read_elsewhere(paths)

@@ -68,9 +68,9 @@ def command(
     """Check this node, or collected files of many, against the rule base.
 
     Without arguments it looks at this node. FILES (an NCCL log, job files, a topology, test
-    results) are looked at besides, and those of another host alone. A FOLDER holds what was
-    collected, a folder a node. Nothing is changed. Exit code 1 for an error or a warning that was
-    found; notes alone are no reason.
+    results; - for standard input) are looked at besides, and those of another host alone. A FOLDER
+    holds what was collected, a folder a node. Nothing is changed. Exit code 1 for an error or a
+    warning that was found; notes alone are no reason.
     """
     from nccltune.app import doctor
     from nccltune.doctor.evidence.gather import collect_to

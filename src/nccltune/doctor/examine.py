@@ -474,11 +474,11 @@ _DOCS = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/"
 def link(source: str) -> str:
     """Return `words (address)`, or only the words if they have no address.
 
-    `docs:PAGE` is a page of NCCL's user guide.
+    `docs:PAGE` is a page of NCCL's user guide. Words may follow the page.
     """
     if source.startswith("docs:"):
         page = source.removeprefix("docs:")
-        return f"NCCL user guide, {page} ({_DOCS}{page}.html)"
+        return f"NCCL user guide, {page} ({_DOCS}{page.partition(' ')[0]}.html)"
     found = _THREAD.fullmatch(source)
     # GitHub redirects issues/N to the pull request if N is one.
     return f"{source} (https://github.com/{found[1]}/issues/{found[2]})" if found else source

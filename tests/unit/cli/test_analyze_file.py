@@ -142,7 +142,6 @@ def test_a_file_without_measurements_says_why(cli: Cli, inside: Path) -> None:
         ("analyze", False, "nccltune import FILE FILES -o STUDY  # FILE: what was piped, saved\n"),
         ("analyze", True, "nccltune doctor FILE  # FILE: what was piped, saved\n"),
         ("compare", True, "nccltune doctor FILE  # FILE: what was piped, saved\n"),
-        ("doctor", False, "not read\nhint:  save it in a file: nccltune doctor FILE\n"),
     ],
 )
 def test_after_a_pipe_a_next_command_names_a_file(

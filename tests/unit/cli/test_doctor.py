@@ -2,6 +2,7 @@
 """`nccltune doctor`: exit codes, forms of output, stored results."""
 
 import json
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,20 @@ def test_a_folder_is_examined_and_a_finding_is_exit_code_1(folder: Path, cli: Cl
     assert "NCCL_P2P_DISABLE=1" in shown.out
     assert "— n1" in shown.out
     assert shown.err == ""
+
+
+def test_standard_input_is_read_like_a_file(
+    monkeypatch: pytest.MonkeyPatch, cli: Cli, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("nccl.log").write_text(LOG.format(host="n1"))
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(LOG.format(host="n1").encode())))
+    piped = cli("doctor", "-", code=1).out
+    assert "<standard input>:2" in piped
+    named = cli("doctor", "nccl.log", code=1).out
+    assert piped.replace("<standard input>", "nccl.log") == named
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO()))
+    assert "<standard input>: is empty" in cli("doctor", "-", code=2).err
 
 
 def test_json_holds_every_rule(folder: Path, cli: Cli) -> None:

@@ -4,6 +4,7 @@
 `python -m tests.unit.doctor.test_reference` rewrites them.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -80,6 +81,14 @@ def filled(page: str) -> str:
 def test_the_page_is_current() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert page == filled(page), "python -m tests.unit.doctor.test_reference"
+
+
+def test_no_address_has_a_blank() -> None:
+    addresses = re.findall(
+        r"\]\((https?://[^|]*?)\)(?=[;,. |]|$)", PAGE.read_text(encoding="utf-8"), re.M
+    )
+    assert len(addresses) > 100
+    assert [one for one in addresses if " " in one] == []
 
 
 @pytest.mark.parametrize("name", ["since", "within", "tolerance", "scope", "code"])

@@ -14,7 +14,7 @@ from nccltune.doctor.evidence.facts_node import add_node
 from nccltune.doctor.evidence.facts_pci import add_pci
 from nccltune.doctor.evidence.facts_settings import add_settings
 from nccltune.doctor.evidence.facts_topo import add_topology
-from nccltune.doctor.evidence.folder import put_file
+from nccltune.doctor.evidence.folder import STANDARD_INPUT, put_file
 from nccltune.doctor.evidence.gather import Runner, gather
 from nccltune.doctor.evidence.raw import NodeEvidence
 from nccltune.doctor.facts import Facts
@@ -71,7 +71,7 @@ def collect(
     """
     evidence = gather(root, environment=environment, runner=runner, stop=stop)
     for path in files:
-        if not path.is_file():
+        if path != STANDARD_INPUT and not path.is_file():
             raise InputError("no such file", where=str(path), hint="check the name")
         put_file(evidence, path, visible(str(path), 400), asked=True)
     if files and len(evidence.refused) == len(files):

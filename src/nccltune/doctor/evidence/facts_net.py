@@ -60,7 +60,10 @@ _NET, _RDMA = "/sys/class/net/", "/sys/class/infiniband/"
 _KERNEL_MTUS = (4096, 2048, 1024, 512, 256)
 _ROCE_HEADERS = 96
 """Bytes of an Ethernet frame's payload that RoCE may need for its headers (rdma/ib_addr.h)."""
-_VIRTUAL = re.compile(r"lo$|docker|veth|br-|virbr|cni|flannel|cali|tun|tap|dummy|kube|vxlan|ovs")
+_VIRTUAL = re.compile(
+    r"lo$|docker|veth|br[-\d]|v(?:ir|m)br|cni|flannel|cali|tun|tap|dummy|kube|vxlan|ovs|macv|ipvl"
+    r"|vnet\d|wg\d|lx[cd]|podman|tailscale|zt"
+)
 _VERBS = re.compile(r"libibverbs\.so\.1\b")
 
 
@@ -268,14 +271,12 @@ def _counters(evidence: NodeEvidence, facts: Facts) -> None:
             source = source or evidence.where(raw, "/sys/class/infiniband")
     if readings:
         ports = _pairs(readings)
-        facts.add(
-            HCA_COUNTERS,
-            [
-                RdmaCounterReading(hca=hca, port=port, counter=counter, value=value, earlier=before)
-                for (hca, port, counter), value, before in ports
-            ],
-            source,
-        )
+        found = [
+            RdmaCounterReading(hca=hca, port=port, counter=counter, value=value, earlier=before)
+            for (hca, port, counter), value, before in ports
+        ]
+        if any(readings):
+            facts.add(HCA_COUNTERS, found, source)
         single = [(key, value) for key, value, before in ports if before is None]
         facts.add(
             HCA_ERRORS,
@@ -294,11 +295,11 @@ def _counters(evidence: NodeEvidence, facts: Facts) -> None:
     nics = evidence.all("ethtool")
     pairs = _pairs([one for raw in nics for one in evidence.parse(raw, parse_ethtool).readings])
     if pairs:
-        found = [
+        seen = [
             NicCounter(nic=nic, counter=counter, value=value, earlier=before)
             for (nic, counter), value, before in pairs
         ]
-        facts.add(NIC_COUNTERS, found, nics[-1].place())
+        facts.add(NIC_COUNTERS, seen, nics[-1].place())
     links = evidence.all("nvlink-errors")
     errors = _pairs([one for raw in links for one in evidence.parse(raw, parse_nvlink_errors)])
     if links:

@@ -6,10 +6,12 @@ Nothing outside the folder is read, and no link is followed.
 
 import re
 import stat
+import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path, PurePath
+from typing import BinaryIO
 
 from nccltune.doctor.evidence.catalogue import TEXTS
 from nccltune.doctor.evidence.files import Unread, read_file
@@ -23,6 +25,7 @@ from nccltune.formats.text.lines import check_text, visible
 from nccltune.model.errors import InputError
 
 MOST_BYTES = 32 << 20
+STANDARD_INPUT = Path("<standard input>")
 _MOST_NODES = 20_000
 _MOST_FILES = 500
 _HEAD_BYTES = 4096
@@ -90,6 +93,15 @@ def _put_files(evidence: NodeEvidence, root: Path, names: Sequence[str]) -> None
         put_file(evidence, root / name, visible(name))
 
 
+@lru_cache(maxsize=1)
+def _piped(stream: BinaryIO) -> bytes:
+    # Files that prove to be of this node are read twice.
+    data = stream.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise Unread(f"is larger than {MOST_BYTES >> 20} MiB")
+    return data
+
+
 def put_file(
     evidence: NodeEvidence,
     path: Path,
@@ -110,7 +122,8 @@ def put_file(
         if not asked and not stat.S_ISREG(path.lstat().st_mode):
             what = "is a link" if path.is_symlink() else "is no regular file"
             raise Unread(f"{what}, not followed" if path.is_symlink() else what)
-        data = read_file(path, MOST_BYTES)
+        is_piped = asked and path == STANDARD_INPUT
+        data = _piped(sys.stdin.buffer) if is_piped else read_file(path, MOST_BYTES)
         _check_text(data)
         data = _unquoted(plain_bytes(data))
         kinds = kinds_of(path.name, data, collected=evidence.has_index)

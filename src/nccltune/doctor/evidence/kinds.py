@@ -126,7 +126,10 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ("show_gids", _mark(rb"^DEV\s+PORT\s+INDEX\s+GID")),
     (
         "perfquery",
-        _mark(rb"^# Port (?:extended )?counters: |^PortSelect:|^Errors for (?:0x[0-9a-f]+ )?\""),
+        _mark(
+            rb"^# Port (?:extended )?counters: |^PortSelect:|^Errors for (?:0x[0-9a-f]+ )?\""
+            rb"|^## +\d+ ports checked, 0 ports have errors"
+        ),
     ),
     (
         "p2p-test",

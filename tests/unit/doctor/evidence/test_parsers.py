@@ -450,14 +450,15 @@ def test_interfaces() -> None:
     text = "2: eth0: <UP> mtu 9000 qdisc mq state UP\n    inet 192.0.2.4/24\n3: br0@if7: <UP>\n"
     assert parse_interfaces(text) == [
         NodeNic(name="eth0", mtu=9000, state="up", networks=["192.0.2.0/24"]),
-        NodeNic(name="br0"),
+        NodeNic(name="br0", networks=[]),
     ]
     assert parse_interfaces(texts.ADDRESSES) == []
     brief = "lo     UNKNOWN   127.0.0.1/8\neth1@if9     UP    192.0.2.4/24\n"
     assert parse_interfaces(brief) == [
         NodeNic(name="lo", state="unknown", networks=["127.0.0.0/8"]),
-        NodeNic(name="eth1", state="up", networks=["192.0.2.0/24"]),
+        NodeNic(name="eth1", state="up", networks=[]),
     ]
+    assert parse_interfaces(brief.replace("@if9", ""))[1].networks == ["192.0.2.0/24"]
     old = "eth2   Link encap:Ethernet\n   inet addr:10.1.2.3  Bcast:0  Mask:255.255.0.0\n"
     assert [one.networks for one in parse_interfaces(old)] == [["10.1.0.0/16"]]
 

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from nccltune.doctor.evidence.elsewhere import read_elsewhere
+from nccltune.doctor.evidence.parsers.rdma_counters import parse_rdma_counters
 from nccltune.doctor.examine import examine
 from nccltune.doctor.facts.log import LOG_NODES
+from nccltune.doctor.facts.network import HCA_COUNTERS, HCA_ERRORS
 from nccltune.doctor.facts.topo import TOPO_DEVICES
 from nccltune.doctor.result import RuleVerdict
 from nccltune.doctor.rulebase import rule_base
@@ -130,6 +132,17 @@ LISTING = """$ ip a
 3: e2: <UP,LOWER_UP> mtu 1500 state UP
     inet 10.0.2.8/{} brd 10.0.255.255 scope global e2
 """
+PORT = "{}: flags={}<{}BROADCAST>  mtu 1500\n        inet {}  netmask 255.255.255.0\n"
+UP = "4163", "UP,"
+IFCONFIG = PORT.format("eth0", *UP, "10.0.0.5") + PORT.format("eth1", *UP, "10.0.0.6")
+BESIDE = """4: {0}0: <UP,LOWER_UP> mtu 4092 state UP
+    inet 10.20.0.1/{2} brd 10.20.255.255 scope global {0}0
+{3}5: {1}: <UP,LOWER_UP> mtu 4092 state UP
+    inet 10.20.1.1/{2} brd 10.20.255.255 scope global {1}
+"""
+CLEAN = """## Summary: 40 nodes checked, 0 bad nodes found
+##          300 ports checked, 0 ports have errors beyond threshold
+"""
 QUERIED = """Errors for "gn7 mlx5_3"
    GUID 0x946dae0300d0a1c2 port 1: [LinkDownedCounter == {0} ({0}.000)] [PortXmitWait == 98 (98)]
 """
@@ -139,6 +152,9 @@ POSTED += [
     ('"Env": [\n  "PATH=/bin",\n  "NCCL_P2P_DISABLE=1"\n],\n"IpcMode": "host",',
      "override-environment"),
     (LISTING.format(16), "interfaces-one-subnet"),
+    (IFCONFIG, "interfaces-one-subnet"),
+    (BESIDE.format("ib", "ib1", 16, ""), "interfaces-one-subnet"),
+    (BESIDE.format("bond", "bond1", 16, ""), "interfaces-one-subnet"),
     (QUERIED.format(25), "port-errors-since-boot"),
     (f"{CARDS}With NCCL_P2P_DISABLE=1 it works, otherwise it hangs.", "workaround-named"),
     (f"a:~$ ibstat\n{PORTS}a:~$ export NCCL_IB_HCA=m0", "device-list-partial"),
@@ -163,8 +179,15 @@ HARMLESS = [
     (INSPECT.format("host"), "shm-small"),
     (LISTING.format(24), "interfaces-one-subnet"),
     (LISTING.format(16).replace(": e2", ": docker0"), "interfaces-one-subnet"),
-    (LISTING.format(16).replace("1: lo", "1: eth9"), "interfaces-one-subnet"),
+    *((BESIDE.format(*words), "interfaces-one-subnet") for words in (
+        ("ib", "eth1", 16, ""), ("ib", "ib1", 16, "b:~# ip a\n"), ("ib", "ib1", 24, ""),
+        ("wg", "wg1", 16, ""), ("br", "br1", 16, ""), ("ib", "ib0", 16, ""),
+        ("ib", "ib1@ib0", 16, ""), ("macvlan", "macvlan1", 16, ""), ("ib", "ib1", 32, ""))),
+    (BESIDE.format("ib", "ib1", 16, "").replace("5:", "4:"), "interfaces-one-subnet"),
+    (PORT.format("eth0", *UP, "10.0.0.5") + PORT.format("eth1", "4098", "", "10.0.0.6"),
+     "interfaces-one-subnet"),
     (QUERIED.format(1), "port-errors-since-boot"),
+    (f"{CARDS}With NCCL_IB_DISABLE=1 it works, but this cluster has no RDMA.", "workaround-named"),
     (f"{CARDS}Does it work with NCCL_P2P_DISABLE=1, or else why not?", "workaround-named"),
     (f"a:~$ ibstat\n{PORTS}We did not set NCCL_IB_HCA=m0.", "device-list-partial"),
     (QUERIED.format(99).replace("port 1:", "port ALL:"), "port-errors-since-boot"),
@@ -341,6 +364,35 @@ def test_a_remedy_names_what_the_log_shows(text: str, rule: str, said: str, tmp_
     facts = pasted_facts(tmp_path, "run.log", text)
     judged = {one.rule: one for one in examine({"n1": facts}, rule_base(), "x").rules}
     assert judged[rule].remedy.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("setting", "commands"),
+    [
+        ("P2P_LEVEL set by environment to LOC", ["nccltune ab --unset NCCL_P2P_LEVEL"]),
+        ("P2P_DISABLE set by environment to 1", ["nccltune ab --unset NCCL_P2P_DISABLE"]),
+        ("P2P_DISABLE set by environment to 0", []),
+        ("DEBUG set by environment to INFO", []),
+    ],
+)
+def test_only_a_setting_that_is_there_is_taken_away(
+    setting: str, commands: list[str], tmp_path: Path
+) -> None:
+    text = _log(f"NCCL INFO NCCL_{setting}", "NCCL INFO Channel 00/0 : 0[0] -> 1[1] via SHM/direct")
+    facts = pasted_facts(tmp_path, "run.log", f"{text}\tGPU0\tGPU1\nGPU0\tX\tNV4\nGPU1\tNV4\tX\n")
+    judged = {one.rule: one for one in examine({"n1": facts}, rule_base(), "x").rules}
+    assert list(judged["nvlink-bypassed"].commands) == commands
+    assert judged["nvlink-bypassed"].verdict is RuleVerdict.FINDING
+
+
+def test_ibqueryerrors_without_errors_decides_its_own_rule_alone(tmp_path: Path) -> None:
+    put(tmp_path, "n1/paste.txt", CLEAN)
+    (facts,) = folder_facts(tmp_path)
+    assert (facts.value(HCA_ERRORS), facts.value(HCA_COUNTERS)) == ([], None)
+    judged = examine({"n1": facts}, rule_base(), "x")
+    assert [one.rule for one in judged.of(RuleVerdict.OK)] == ["port-errors-since-boot"]
+    unclean = CLEAN.replace("0 ports h", "1 ports h"), f"{CLEAN}##    3 PMA query failures\n"
+    assert not any(parse_rdma_counters(words).readings for words in unclean)
 
 
 def test_findings_that_name_no_cause_come_after_one_that_does(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ import re
 from nccltune.doctor.evidence.parsers.text import lines_of
 from nccltune.doctor.facts.network import NodeNic
 
-_FLAGS = re.compile(r"^\d{1,6}: (?P<name>[\w.-]{1,32})(?:@[\w.-]+)?: <[^>]*> ?(?P<rest>.*)")
+_FLAGS = re.compile(
+    r"^(?P<index>\d{1,6}): (?P<name>[\w.-]{1,32})(?:@[\w.-]+)?: <[^>]*> ?(?P<rest>.*)"
+)
 # ifconfig of net-tools 1 prints the MTU some lines below the name.
 _IFCONFIG = re.compile(r"^(?P<name>[\w.@-]{1,32})(?:: flags=\d+<[^>]*>|\s+Link encap:)(?P<rest>.*)")
 _BRIEF = re.compile(
@@ -19,33 +21,51 @@ _INET = re.compile(
     r"\s(?:addr:)?(?P<ip>(?:\d{1,3}\.){3}\d{1,3})"
     r"(?:/(?P<bits>\d{1,2})|\s.{0,60}?(?:netmask |Mask:)(?P<mask>[\d.]+))"
 )
+_WARNINGS = "Ifconfig ", "Because Infiniband ", "Infiniband hardware "  # of ifconfig
 _STATE = re.compile(r"\bstate ([A-Z]{2,20})\b")
 
 
 def parse_interfaces(text: str) -> list[NodeNic]:
     """Return the interfaces of `ip addr` or `ip link` in their order.
 
-    The result is empty for `ip -o addr`, which prints no flags.
+    The result is empty for `ip -o addr`, which prints no flags. `networks` is known where all are
+    of one host: each is there once, and with the loopback, or in one piece with rising numbers.
+    Interfaces that are part of another one or have one below have no networks.
     """
     found: dict[str, NodeNic] = {}
     nic = None
+    last, is_once, is_piece, is_apart, is_part = 0, True, True, False, False
     for _, line in lines_of(text):
-        if (brief := _BRIEF.match(line)) is not None:
-            name, state = brief["name"], brief["state"].lower()
-            nic = found[name] = NodeNic(name=name, state=state)
+        brief = _BRIEF.match(line)
         match = _FLAGS.match(line) or _IFCONFIG.match(line)
-        if match is not None:
-            before = found.get(match["name"])
-            nic = found[match["name"]] = NodeNic(name=match["name"])
+        if (head := match or brief) is not None:
+            before = found.get(head["name"])
+            nic = found[head["name"]] = NodeNic(name=head["name"], networks=[])
+            nic.state = brief["state"].lower() if brief is not None else None
             nic.other_mtu = before.mtu if before is not None else None
+            index = int(head.groupdict().get("index") or last + 1)
+            is_piece = is_piece and index > last and not (is_apart and last)
+            is_once = is_once and before is None
+            last, is_apart = index, False
+            is_part = "@" in line.partition("<")[0][:80] or " master " in line
+        elif not line.startswith((" ", "\t", *_WARNINGS)):
+            is_apart = True
+        if nic is not None and match is not None:
             state = _STATE.search(match["rest"])
             nic.state = state[1].lower() if state else None
             if "NO-CARRIER" in line:
                 nic.state = "no-carrier"
+            elif "flags=" in line and "<UP" not in line:
+                nic.state = "down"
         if nic is not None and nic.mtu is None and (mtu := _MTU.search(line)):
             nic.mtu = int(mtu[1])
-        if nic is not None and (inet := _INET.search(line)) is not None:
+        if nic is not None and not is_part and (inet := _INET.search(line)) is not None:
             with contextlib.suppress(ValueError):
                 address = ipaddress.ip_interface(f"{inet['ip']}/{inet['bits'] or inet['mask']}")
-                nic.networks = [*(nic.networks or []), str(address.network)]
+                # A network of one address has no other interface in it.
+                if address.network.prefixlen < 32:
+                    nic.networks = [*(nic.networks or []), str(address.network)]
+    known = is_once and (is_piece or "lo" in found) and any(x.networks for x in found.values())
+    for one in found.values() if not known else ():
+        one.networks = None
     return list(found.values())

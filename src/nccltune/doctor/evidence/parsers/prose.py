@@ -36,7 +36,14 @@ _WORD = r"(?:hang|hung|stuck|stall|free?z|dead ?lock)"
 _NO_HANG = re.compile(
     r"(?:\b(?:no|not|never|without|longer|fix(?:es|ed)?|gone|solved|resolved|avoids?|if)|n['’]t)\b"
     rf"[^:;.]{{0,60}}{_WORD}|\b(?:may|might|can|could)\b.{{0,15}}{_WORD}"
-    rf"|--[\w-]{{0,30}}{_WORD}|(?:hang|stuck|stall).{{0,40}}\b(?:gone|fixed|solved)\b",
+    rf"|--[\w-]{{0,30}}{_WORD}|(?:hang|stuck|stall).{{0,40}}\b(?:gone|fixed|solved)\b"
+    # Of the past, or of what somebody asks about.
+    rf"|\b(?:would|used to|previously) (?:\w+ )?{_WORD}"
+    rf"|\b(?:whether|in case|make sure|ensure|rather than|instead of|what happens (?:when|if))"
+    rf" (?:\w+ ){{0,2}}{_WORD}"
+    rf"|{_WORD}.*\b(?:now (?:(?:it|this|that|they|everything|(?:the|our|my) \w+) )?"
+    r"(?:(?:is|are|all) )?|(?:new|current|latest)(?: [\w.]+){1,2} )(?:works|work|ok(?:ay)?|fine)\b"
+    rf"(?! (?:only|with|if|when|on|for)\b)(?!.*{_WORD})",
     re.IGNORECASE,
 )
 _PRINTED = re.compile(rf"{_LOGGED}|^\s*[\[(<$|]|\w\(\)|^\S+: ")
@@ -124,9 +131,22 @@ _CLAUSE = re.compile(
 )
 
 
+_NO_RDMA = re.compile(
+    r"\b(?:(?:has|have|got|is|are|there['’]s) no|lacks?|do(?:es)?(?:n['’]t| not) have(?: any)?)"
+    r" (?:RDMA|InfiniBand|IB|RoCE)\b"
+    r"(?= (?:at all|cards?|NICs?|devices?|hardware|HCAs?|adapters?|network|fabric|here|in|on)\b"
+    r"|\W*(?:$|[.,;:!)]))",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
 def workarounds(text: str) -> list[LogWorkaround]:
-    """Return the settings with or without which somebody says that a program works, each once."""
+    """Return the settings with or without which somebody says that a program works, each once.
+
+    Where the text says that there is no RDMA, settings that avoid it are none.
+    """
     found: dict[str, LogWorkaround] = {}
+    no_rdma = _NO_RDMA.search(text[:_MOST]) is not None
     for line in text[:_MOST].split("\n"):
         if "_" not in line or not ("NCCL_" in line or "GLOO_" in line) or _COMMAND.search(line):
             continue
@@ -146,6 +166,8 @@ def workarounds(text: str) -> list[LogWorkaround]:
                 if value or removal or _SET.search(before):
                     is_switch = _PLAIN.fullmatch(value) and not name.endswith(_LISTS)
                     key = f"{name}={value}" if is_switch and not removal else name
+                    if no_rdma and key.startswith(("NCCL_IB_", "NCCL_NET=", "NCCL_NET_GDR")):
+                        continue
                     said = clause.strip(" \t>*-#,`")[:_LONGEST]
                     found.setdefault(
                         key, LogWorkaround(key=key, text=said, removed=removal is not None)

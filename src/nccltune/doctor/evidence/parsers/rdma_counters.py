@@ -15,6 +15,7 @@ _PORT = re.compile(
 _PERF = re.compile(r"^(?P<label>[A-Za-z0-9]{2,40}):\.*(?P<value>\d{1,20})\s*$")
 # ibqueryerrors
 _QUERIED = re.compile(r'^Errors for (?:0x[0-9a-f]+ )?"(?P<name>[^"]{1,80})"', re.M)
+_CLEAN = re.compile(r"^## +[1-9]\d* ports checked, 0 ports have err(?![\s\S]*PMA query f)", re.M)
 _QUERIED_PORT = re.compile(r"^\s+GUID 0x[0-9a-f]+ port (?P<port>\d{1,3}):(?P<rest>.*)")
 _HEAD = re.compile(r"^== (?P<name>[\w.-]{1,64})(?:[/ ](?P<port>\d{1,3}))?\s*$")
 # perfquery's names, and the names in /sys/class/infiniband/*/ports/*/counters.
@@ -72,13 +73,15 @@ def parse_rdma_counters(text: str) -> RdmaCounters:
     """Parse an output of `rdma statistic`, `perfquery` or `ibqueryerrors`.
 
     perfquery prints the LID of the port, not the device. A line `== DEVICE PORT` before the output
-    names the device.
+    names the device. ibqueryerrors without a port above its limits gives one empty reading.
     """
     found: list[dict[tuple[str, int, str], int]] = []
     port, unread = 1, 0
     hca, is_named = "", False
     if _QUERIED.search(text) is not None:
         return _parse_queried(text)
+    if _CLEAN.search(text) is not None:
+        return RdmaCounters([{}], 0)
     for _, line in lines_of(text):
         if (match := _HEAD.match(line)) is not None:
             hca, port, is_named = match["name"], int(match["port"] or 1), True
