@@ -336,7 +336,7 @@ def _lint_launch(
     rest, site = task_of(rest, site) or (rest, site)
     is_template = bool(documents) and manifest.is_template(text)
     findings = manifest.judge_manifests(documents, of_template=is_template) if documents else []
-    found, reasons = [*alone], list[InputError]()
+    found, reasons = list[FoundCommand](), list[InputError]()
     is_output = output.is_output(rest)
     try:
         if documents:
@@ -351,6 +351,9 @@ def _lint_launch(
             found += source.from_text(rest, site)
     except InputError as raised:
         reasons.append(raised)
+    # Another launcher does not read accelerate's configuration.
+    alone = [] if found else alone
+    found = found or alone
     findings += [*([] if found else never_started(rest)), *unread_directives(rest)]
     started = {one.site.service for one in found}
     findings += compose.judge_services([one for one in services if one[0] not in started], site)

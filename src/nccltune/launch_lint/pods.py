@@ -347,10 +347,18 @@ def _locked_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
 _PLAIN = re.compile(r"cpu|memory|ephemeral-storage|hugepages-\w+")
 _OF_HOST = re.compile(r"/dev/infiniband|'privileged': True|'resourceClaims'")
 _JOB = re.compile(r"--nnodes\b|--dist-init-addr|\bray[ _](?:start|init)\b")
-_ATTACHED = re.compile(
-    r"'annotations': \{[^}]*(?:network|rdma|eni|ib)|MELLANOX_VISIBLE_DEVICES", re.I
-)
-"""What shows that something besides a device plugin gives pods their NICs."""
+_ATTACHED = re.compile(r"(?<![a-z])(?:network\w*|rdma\w*|eni|ib)(?![a-z])", re.I)
+
+
+def _is_attached(document: dict[str, Any]) -> bool:
+    """Return whether something besides a device plugin gives pods their NICs."""
+    parts: list[Any] = [document]
+    for part in parts:
+        if isinstance(part, dict | list):
+            parts += part.values() if isinstance(part, dict) else part
+        if isinstance(part, dict) and _ATTACHED.search(str(part.get("annotations"))):
+            return True
+    return "MELLANOX_VISIBLE_DEVICES" in str(document)
 
 
 def _fabric(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iterator[LaunchFinding]:
@@ -367,7 +375,7 @@ def _fabric(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iter
     is_job = number > 1 and (_needs_gpus(document, pod, pods) or _JOB.search(" ".join(pod.words)))
     if not is_job or not pod.gpus or has_other or _OF_HOST.search(str(pod.spec)):
         return
-    if hca is not None and not is_off and not _ATTACHED.search(str(document)):
+    if hca is not None and not is_off and not _is_attached(document):
         yield note(
             "pod-rdma",
             f"{pod.role}: {hca}, and the pod asks for no RDMA device: unless something else gives"
