@@ -352,8 +352,7 @@ def _lint_launch(
     except InputError as raised:
         reasons.append(raised)
     # Another launcher does not read accelerate's configuration.
-    alone = [] if found else alone
-    found = found or alone
+    found, alone = (found, []) if found else (alone, alone)
     findings += [*([] if found else never_started(rest)), *unread_directives(rest)]
     started = {one.site.service for one in found}
     findings += compose.judge_services([one for one in services if one[0] not in started], site)

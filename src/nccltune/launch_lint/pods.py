@@ -354,9 +354,8 @@ def _is_attached(document: dict[str, Any]) -> bool:
     """Return whether something besides a device plugin gives pods their NICs."""
     parts: list[Any] = [document]
     for part in parts:
-        if isinstance(part, dict | list):
-            parts += part.values() if isinstance(part, dict) else part
-        if isinstance(part, dict) and _ATTACHED.search(str(part.get("annotations"))):
+        parts += part if isinstance(part, list) else mapping(part).values()
+        if _ATTACHED.search(str(at(part, "annotations"))):
             return True
     return "MELLANOX_VISIBLE_DEVICES" in str(document)
 

@@ -311,7 +311,7 @@ def _is_configuration(block: str) -> bool:
     levels: dict[str, set[str]] = {}
     for row in _KEY.finditer(block):
         levels.setdefault(row["indent"], set()).add(row["key"])
-    return any(_NUMBERS <= keys or _NUMBERS & keys and _OWN & keys for keys in levels.values())
+    return any(keys >= _NUMBERS or (keys & _NUMBERS and keys & _OWN) for keys in levels.values())
 
 
 _BLOCK = re.compile(r"(?:^[ \t]*(?:- +)?(?:#.*|[A-Za-z_0-9]+:(?:[ \t].*)?)\n)+", re.M)
