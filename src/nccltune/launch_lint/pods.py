@@ -155,7 +155,7 @@ def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
             for container in pod.containers:
                 yield from unexpanded(pod.role, command_of(container), fix)
         yield from _not_text(pod)
-        yield from _kept_as_text(pod)
+        yield from _unreplaced_references(pod)
         yield from _alone(document, pod)
         yield from _same_rank(pod)
     if is_volcano(document):
@@ -283,7 +283,7 @@ def _not_text(pod: PodSpec) -> Iterator[LaunchFinding]:
                 )
 
 
-def _kept_as_text(pod: PodSpec) -> Iterator[LaunchFinding]:
+def _unreplaced_references(pod: PodSpec) -> Iterator[LaunchFinding]:
     """Find `value: /opt/lib:$LD_LIBRARY_PATH`, which Kubernetes does not replace.
 
     It replaces `$(NAME)` of variables that the list has before, not those of the image.
@@ -355,9 +355,8 @@ def _is_attached(document: dict[str, Any]) -> bool:
     parts: list[Any] = [document]
     for part in parts:
         parts += part if isinstance(part, list) else mapping(part).values()
-        if _ATTACHED.search(str(at(part, "annotations"))):
-            return True
-    return "MELLANOX_VISIBLE_DEVICES" in str(document)
+    is_named = any(_ATTACHED.search(str(at(part, "annotations"))) for part in parts)
+    return is_named or "MELLANOX_VISIBLE_DEVICES" in str(document)
 
 
 def _fabric(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iterator[LaunchFinding]:

@@ -97,7 +97,8 @@ _SETTING = re.compile(
 )
 _WORKS = re.compile(
     r"\b(?:works?|worked|(?:it|this|(?:hang|error|problem|issue|crash|bug|deadlock|failure|timeout)s?)"
-    r" (?:(?:can|is|are|was|were|be|been|has|have|now) ){1,3}(?:bypassed|avoided)(?! by (?:the|an?)\b)"
+    r" (?:(?:can|is|are|was|were|be|been|has|have|now) ){1,3}"
+    r"(?:bypassed|avoided)(?! by (?:the|an?)\b)"
     r"|fix(?:es|ed)|solve[sd]|resolve[sd]|succeed(?:s|ed)?"
     r"|pass(?:es|ed)?(?= with\b| when\b| if\b|\W*$)"
     r"|(?:runs?|ran|trains?|starts?|went|goes) (?:fine|well|ok|normally|smoothly|correctly|through"
