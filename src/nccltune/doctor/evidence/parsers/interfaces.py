@@ -44,8 +44,8 @@ def parse_interfaces(text: str) -> list[NodeNic]:
                 nic.state = "no-carrier"
         if nic is not None and nic.mtu is None and (mtu := _MTU.search(line)):
             nic.mtu = int(mtu[1])
-        if nic is not None and (inet := _INET.search(line)) is not None:
+        for inet in _INET.finditer(line) if nic is not None else ():
             with contextlib.suppress(ValueError):
                 address = ipaddress.ip_interface(f"{inet['ip']}/{inet['bits'] or inet['mask']}")
-                nic.networks = [*(nic.networks or []), str(address.network)]
+                nic.networks = list(dict.fromkeys([*(nic.networks or []), str(address.network)]))
     return list(found.values())
