@@ -166,7 +166,7 @@ def lint(request: LintRequest) -> Linted:
     for thing in things:
         path = Path(thing)
         if not _exists(path):
-            linted.launches.append(_lint_text(thing, site, flavors))
+            linted.launches.append(_lint_text(thing, request.kind, site, flavors))
             continue
         try:
             kind = request.kind or recognise(path)
@@ -199,7 +199,10 @@ def recognise(path: Path) -> LintKind:
     """Return the kind of a file or folder by its content. Raises InputError if that is unclear."""
     if path.is_dir():
         return _recognise_folder(path)
-    text = _text_of(path)
+    return _recognise_text(_text_of(path), path)
+
+
+def _recognise_text(text: str, path: Path) -> LintKind:
     is_xml = text.lstrip("\ufeff \t\r\n").startswith("<") and _PAGE.search(text) is None
     if is_xml or looks_like_matrix("\n".join(text.splitlines()[:50])):
         return LintKind.TOPOLOGY
@@ -247,7 +250,10 @@ def _recognise_folder(path: Path) -> LintKind:
 
 
 def _text_of(path: Path) -> str:
-    data = read_file(path)
+    return _decoded(read_file(path), path)
+
+
+def _decoded(data: bytes, path: Path) -> str:
     encoding = encoding_of(data[:4])
     if "\0" in (text := data.decode(encoding, errors="replace")):
         raise InputError("is a binary file", where=str(path), hint=_KNOWN)
@@ -313,10 +319,20 @@ def _xml_files(path: Path) -> list[Path]:
     return found
 
 
-def _lint_text(text: str, site: LaunchContext, flavors: tuple[Flavor, ...]) -> LintedLaunch:
+def _lint_text(
+    text: str, kind: LintKind | None, site: LaunchContext, flavors: tuple[Flavor, ...]
+) -> LintedLaunch:
     """Check a launch command. Raises InputError if it is neither a command nor a file's name."""
     if text == "-":
-        return _lint_launch(sys.stdin.read(), None, site, flavors)
+        # A stream that stands for standard input may have characters only.
+        data = getattr(sys.stdin, "buffer", sys.stdin).read()
+        name = Path("standard input")
+        text = _decoded(data if isinstance(data, bytes) else data.encode(), name)
+        if (kind := kind or _recognise_text(text, name)) is not LintKind.LAUNCH:
+            raise InputError(
+                f"is a {kind}", where=str(name), hint="write it to a file, and name it"
+            )
+        return _lint_launch(text, None, site, flavors)
     if not re.search(r"\s", text) and not _is_command([text]):
         raise InputError(
             "no such file, and no launch command", where=text, hint=f"quote a command; {_KNOWN}"

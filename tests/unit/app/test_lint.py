@@ -156,6 +156,31 @@ def test_standard_input_is_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (launch.source, len(launch.commands)) == (None, 1)
 
 
+@pytest.mark.parametrize("data", [SCRIPT.encode("utf-16"), b"# \xff\n" + SCRIPT.encode("latin1")])
+def test_standard_input_is_decoded_as_a_file(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+    (launch,) = lint(LintRequest(["-"])).launches
+    assert [one.is_wrong for one in launch.commands] == [False]
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"allreduce,0,1024,ring,ll,1,1,8\n", "is a configuration"),
+        (b"\0\1\2", "is a binary file"),
+        (b"Some words.\n", "is of no known kind"),
+        (b"", "is empty"),
+    ],
+)
+def test_standard_input_that_is_no_launch(
+    data: bytes, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+    with pytest.raises(InputError, match=says) as error:
+        lint(LintRequest(["-"]))
+    assert error.value.where == "standard input"
+
+
 @pytest.mark.parametrize("thing", ["tuner.cnf", "nodes/a.xml"])
 def test_a_missing_file_is_not_taken_for_a_command(thing: str) -> None:
     with pytest.raises(InputError, match="no such file, and no launch command"):
