@@ -42,9 +42,11 @@ def parse_interfaces(text: str) -> list[NodeNic]:
             nic.state = state[1].lower() if state else None
             if "NO-CARRIER" in line:
                 nic.state = "no-carrier"
-        if nic is not None and nic.mtu is None and (mtu := _MTU.search(line)):
+        if nic is None:
+            continue
+        if nic.mtu is None and (mtu := _MTU.search(line)):
             nic.mtu = int(mtu[1])
-        for inet in _INET.finditer(line) if nic is not None else ():
+        for inet in _INET.finditer(line):
             with contextlib.suppress(ValueError):
                 address = ipaddress.ip_interface(f"{inet['ip']}/{inet['bits'] or inet['mask']}")
                 nic.networks = list(dict.fromkeys([*(nic.networks or []), str(address.network)]))
