@@ -195,14 +195,11 @@ def lint(request: LintRequest) -> Linted:
     return linted
 
 
-def recognise(path: Path) -> LintKind:
+def recognise(path: Path, text: str | None = None) -> LintKind:
     """Return the kind of a file or folder by its content. Raises InputError if that is unclear."""
     if path.is_dir():
         return _recognise_folder(path)
-    return _recognise_text(_text_of(path), path)
-
-
-def _recognise_text(text: str, path: Path) -> LintKind:
+    text = _text_of(path) if text is None else text
     is_xml = text.lstrip("\ufeff \t\r\n").startswith("<") and _PAGE.search(text) is None
     if is_xml or looks_like_matrix("\n".join(text.splitlines()[:50])):
         return LintKind.TOPOLOGY
@@ -249,11 +246,8 @@ def _recognise_folder(path: Path) -> LintKind:
     raise InputError("has neither tuner.conf nor *.xml", where=str(path), hint=hint)
 
 
-def _text_of(path: Path) -> str:
-    return _decoded(read_file(path), path)
-
-
-def _decoded(data: bytes, path: Path) -> str:
+def _text_of(path: Path, data: bytes | None = None) -> str:
+    data = read_file(path) if data is None else data
     encoding = encoding_of(data[:4])
     if "\0" in (text := data.decode(encoding, errors="replace")):
         raise InputError("is a binary file", where=str(path), hint=_KNOWN)
@@ -327,11 +321,9 @@ def _lint_text(
         # A stream that stands for standard input may have characters only.
         data = getattr(sys.stdin, "buffer", sys.stdin).read()
         name = Path("standard input")
-        text = _decoded(data if isinstance(data, bytes) else data.encode(), name)
-        if (kind := kind or _recognise_text(text, name)) is not LintKind.LAUNCH:
-            raise InputError(
-                f"is a {kind}", where=str(name), hint="write it to a file, and name it"
-            )
+        text = _text_of(name, data if isinstance(data, bytes) else data.encode())
+        if (kind := kind or recognise(name, text)) is not LintKind.LAUNCH:
+            raise InputError(f"is a {kind}", where=str(name), hint="name a file that has it")
         return _lint_launch(text, None, site, flavors)
     if not re.search(r"\s", text) and not _is_command([text]):
         raise InputError(

@@ -316,10 +316,7 @@ def _is_configuration(block: str) -> bool:
 
 _BLOCK = re.compile(r"(?:^[ \t]*(?:- +)?(?:#.*|[A-Za-z_0-9]+:(?:[ \t].*)?)\n)+", re.M)
 _NUMBERS = frozenset({"num_machines", "num_processes"})
-_OWN = frozenset(
-    {"compute_environment", "distributed_type", "main_process_ip", "main_process_port"}
-    | {"main_training_function", "rdzv_backend", "same_network", "downcast_bf16"}
-)
+_OWN = frozenset({"compute_environment", "distributed_type", "main_process_ip", "rdzv_backend"})
 _KEY = re.compile(r"^(?P<indent>[ \t]*(?:- +)?)(?P<key>[a-z_0-9]{1,40}):", re.M)
 _YAML = re.compile(r"(?<![\w-])[\w-]{1,100}\.ya?ml\b")
 _CONFIG_FILE = re.compile(r"--config[_-]file[= ][\"']?(?:[^\s\"']*/)?([\w.-]+)")

@@ -28,7 +28,7 @@ def parse_interfaces(text: str) -> list[NodeNic]:
     The result is empty for `ip -o addr`, which prints no flags.
     """
     found: dict[str, NodeNic] = {}
-    nic = None
+    nic = NodeNic(name="")
     for _, line in lines_of(text):
         if (brief := _BRIEF.match(line)) is not None:
             name, state = brief["name"], brief["state"].lower()
@@ -42,8 +42,6 @@ def parse_interfaces(text: str) -> list[NodeNic]:
             nic.state = state[1].lower() if state else None
             if "NO-CARRIER" in line:
                 nic.state = "no-carrier"
-        if nic is None:
-            continue
         if nic.mtu is None and (mtu := _MTU.search(line)):
             nic.mtu = int(mtu[1])
         for inet in _INET.finditer(line):

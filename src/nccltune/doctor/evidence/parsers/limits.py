@@ -69,10 +69,8 @@ class Container(NamedTuple):
 
 
 def parse_inspect(text: str) -> Container:
-    """Parse the text; of several containers return what all have.
-
-    With `--ipc=host` docker shows a ShmSize, too, that is not in force.
-    """
+    """Parse the text; of several containers return what all have. With `--ipc=host` docker shows a
+    ShmSize, too, that is not in force."""
     parts = re.split(r'"Id": *"', text)
     shown = [_container(part) for part in parts if '":' in part] if len(parts) > 2 else []
     first, *others = shown or [_container(text)]
