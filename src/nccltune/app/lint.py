@@ -166,7 +166,7 @@ def lint(request: LintRequest) -> Linted:
     for thing in things:
         path = Path(thing)
         if not _exists(path):
-            linted.launches.append(_lint_text(thing, site, flavors))
+            linted.launches.append(_lint_text(thing, request.kind, site, flavors))
             continue
         try:
             kind = request.kind or recognise(path)
@@ -195,11 +195,11 @@ def lint(request: LintRequest) -> Linted:
     return linted
 
 
-def recognise(path: Path) -> LintKind:
+def recognise(path: Path, text: str | None = None) -> LintKind:
     """Return the kind of a file or folder by its content. Raises InputError if that is unclear."""
     if path.is_dir():
         return _recognise_folder(path)
-    text = _text_of(path)
+    text = _text_of(path) if text is None else text
     is_xml = text.lstrip("\ufeff \t\r\n").startswith("<") and _PAGE.search(text) is None
     if is_xml or looks_like_matrix("\n".join(text.splitlines()[:50])):
         return LintKind.TOPOLOGY
@@ -246,8 +246,8 @@ def _recognise_folder(path: Path) -> LintKind:
     raise InputError("has neither tuner.conf nor *.xml", where=str(path), hint=hint)
 
 
-def _text_of(path: Path) -> str:
-    data = read_file(path)
+def _text_of(path: Path, data: bytes | None = None) -> str:
+    data = read_file(path) if data is None else data
     encoding = encoding_of(data[:4])
     if "\0" in (text := data.decode(encoding, errors="replace")):
         raise InputError("is a binary file", where=str(path), hint=_KNOWN)
@@ -313,10 +313,18 @@ def _xml_files(path: Path) -> list[Path]:
     return found
 
 
-def _lint_text(text: str, site: LaunchContext, flavors: tuple[Flavor, ...]) -> LintedLaunch:
+def _lint_text(
+    text: str, kind: LintKind | None, site: LaunchContext, flavors: tuple[Flavor, ...]
+) -> LintedLaunch:
     """Check a launch command. Raises InputError if it is neither a command nor a file's name."""
     if text == "-":
-        return _lint_launch(sys.stdin.read(), None, site, flavors)
+        # A stream that stands for standard input may have characters only.
+        data = getattr(sys.stdin, "buffer", sys.stdin).read()
+        name = Path("standard input")
+        text = _text_of(name, data if isinstance(data, bytes) else data.encode())
+        if (kind := kind or recognise(name, text)) is not LintKind.LAUNCH:
+            raise InputError(f"is a {kind}", where=str(name), hint="name a file that has it")
+        return _lint_launch(text, None, site, flavors)
     if not re.search(r"\s", text) and not _is_command([text]):
         raise InputError(
             "no such file, and no launch command", where=text, hint=f"quote a command; {_KNOWN}"
@@ -329,14 +337,15 @@ def _lint_launch(
 ) -> LintedLaunch:
     """Check the manifests, commands, outputs and settings of a text. Raises InputError for none."""
     text = unnumbered(text)
-    folder = site.folder if name is None else str(Path(name).parent)
-    site, alone = _configured(text, name, site._replace(folder=folder))
+    if name is not None:
+        site = site._replace(folder=str(Path(name).parent))
+    site, alone = _configured(text, name, site)
     services, plain = compose.services_in(text)
     documents, rest = manifest.manifests_in(plain, name or "")
     rest, site = task_of(rest, site) or (rest, site)
     is_template = bool(documents) and manifest.is_template(text)
     findings = manifest.judge_manifests(documents, of_template=is_template) if documents else []
-    found, reasons = [*alone], list[InputError]()
+    found, reasons = list[FoundCommand](), list[InputError]()
     is_output = output.is_output(rest)
     try:
         if documents:
@@ -351,6 +360,8 @@ def _lint_launch(
             found += source.from_text(rest, site)
     except InputError as raised:
         reasons.append(raised)
+    # Another launcher does not read accelerate's configuration.
+    found, alone = (found, []) if found else (alone, alone)
     findings += [*([] if found else never_started(rest)), *unread_directives(rest)]
     started = {one.site.service for one in found}
     findings += compose.judge_services([one for one in services if one[0] not in started], site)

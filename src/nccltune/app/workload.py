@@ -254,7 +254,7 @@ def timed_twice(without: Path, with_rules: Path) -> str:
     share = percent_text(calls / sum(row.calls for row in before.values()))
     words += f" a rank for {share} of the calls without, waits included: {ratio:.3f}x as fast"
     words += f" (95 % CI {max(ratio - spread, 0):.3f}-{ratio + spread:.3f} for these two starts"
-    return words + ", in which NCCL logs each call; other starts may differ by more)"
+    return words + ", in which NCCL logs each collective; other starts may differ by more)"
 
 
 def _known(times: Iterable[float | None]) -> float | None:

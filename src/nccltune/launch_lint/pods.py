@@ -155,7 +155,7 @@ def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
             for container in pod.containers:
                 yield from unexpanded(pod.role, command_of(container), fix)
         yield from _not_text(pod)
-        yield from _kept_as_text(pod)
+        yield from _unreplaced_references(pod)
         yield from _alone(document, pod)
         yield from _same_rank(pod)
     if is_volcano(document):
@@ -283,7 +283,7 @@ def _not_text(pod: PodSpec) -> Iterator[LaunchFinding]:
                 )
 
 
-def _kept_as_text(pod: PodSpec) -> Iterator[LaunchFinding]:
+def _unreplaced_references(pod: PodSpec) -> Iterator[LaunchFinding]:
     """Find `value: /opt/lib:$LD_LIBRARY_PATH`, which Kubernetes does not replace.
 
     It replaces `$(NAME)` of variables that the list has before, not those of the image.
@@ -348,10 +348,16 @@ def _locked_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
 _PLAIN = re.compile(r"cpu|memory|ephemeral-storage|hugepages-\w+")
 _OF_HOST = re.compile(r"/dev/infiniband|'privileged': True|'resourceClaims'")
 _JOB = re.compile(r"--nnodes\b|--dist-init-addr|\bray[ _](?:start|init)\b")
-_ATTACHED = re.compile(
-    r"'annotations': \{[^}]*(?:network|rdma|eni|ib)|MELLANOX_VISIBLE_DEVICES", re.I
-)
-"""What shows that something besides a device plugin gives pods their NICs."""
+_ATTACHED = re.compile(r"(?<![a-z])(?:network\w*|rdma\w*|eni|ib)(?![a-z])", re.I)
+
+
+def _is_attached(document: dict[str, Any]) -> bool:
+    """Return whether something besides a device plugin gives pods their NICs."""
+    parts: list[Any] = [document]
+    for part in parts:
+        parts += part if isinstance(part, list) else mapping(part).values()
+    is_named = any(_ATTACHED.search(str(at(part, "annotations"))) for part in parts)
+    return is_named or "MELLANOX_VISIBLE_DEVICES" in str(document)
 
 
 def _fabric(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iterator[LaunchFinding]:
@@ -368,7 +374,7 @@ def _fabric(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iter
     is_job = number > 1 and (_needs_gpus(document, pod, pods) or _JOB.search(" ".join(pod.words)))
     if not is_job or not pod.gpus or has_other or _OF_HOST.search(str(pod.spec)):
         return
-    if hca is not None and not is_off and not _ATTACHED.search(str(document)):
+    if hca is not None and not is_off and not _is_attached(document):
         yield note(
             "pod-rdma",
             f"{pod.role}: {hca}, and the pod asks for no RDMA device: unless something else gives"

@@ -313,7 +313,7 @@ def configurations_in(text: str, name: str = "") -> list[tuple[str, str]]:
     >>> configurations_in("a.yaml:\\n  num_machines: 2\\n  num_processes: 4\\n  debug: no\\n")
     [('a.yaml', 'num_machines: 2\\nnum_processes: 4\\ndebug: no\\n')]
     """
-    blocks = [m for m in _BLOCK.finditer(f"{text}\n") if _NEEDED.search(m[0])]
+    blocks = [m for m in _BLOCK.finditer(f"{text}\n") if _is_configuration(m[0])]
     found: list[tuple[str, str]] = []
     end = 0
     for number, block in enumerate(blocks, 1):
@@ -328,9 +328,19 @@ def configurations_in(text: str, name: str = "") -> list[tuple[str, str]]:
     return found
 
 
+def _is_configuration(block: str) -> bool:
+    """Return whether rows are accelerate's: other programs have a num_processes of their own."""
+    levels: dict[str, set[str]] = {}
+    for row in _KEY.finditer(block):
+        levels.setdefault(row["indent"], set()).add(row["key"])
+    return any(keys >= _NUMBERS or (keys & _NUMBERS and keys & _MARKS) for keys in levels.values())
+
+
 _BLOCK = re.compile(r"(?:^[ \t]*(?:- +)?(?:#.*|[A-Za-z_0-9]+:(?:[ \t].*)?)\n)+", re.M)
-_NEEDED = re.compile(r"^[ \t]*(?:- +)?num_(?:machines|processes):", re.M)
-_YAML = re.compile(r"[\w-]+\.ya?ml\b")
+_NUMBERS = frozenset({"num_machines", "num_processes"})
+_MARKS = frozenset({"compute_environment", "distributed_type", "main_process_ip", "rdzv_backend"})
+_KEY = re.compile(r"^(?P<indent>[ \t]*(?:- +)?)(?P<key>[a-z_0-9]{1,40}):", re.M)
+_YAML = re.compile(r"(?<![\w-])[\w-]{1,100}\.ya?ml\b")
 _CONFIG_FILE = re.compile(r"--config[_-]file[= ][\"']?(?:[^\s\"']*/)?([\w.-]+)")
 
 

@@ -160,12 +160,37 @@ def test_standard_input_is_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_text_without_a_word_is_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     blank = str(written(tmp_path, "a.sh", text))
     for thing, where in (("-", "standard input"), (blank, blank)):
         with pytest.raises(InputError, match="is empty") as error:
             lint(LintRequest([thing], kind=LintKind.LAUNCH))
         assert error.value.where == where
+
+
+@pytest.mark.parametrize("data", [SCRIPT.encode("utf-16"), b"# \xff\n" + SCRIPT.encode("latin1")])
+def test_standard_input_is_decoded_as_a_file(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+    (launch,) = lint(LintRequest(["-"])).launches
+    assert [one.is_wrong for one in launch.commands] == [False]
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"allreduce,0,1024,ring,ll,1,1,8\n", "is a configuration"),
+        (b"\0\1\2", "is a binary file"),
+        (b"Some words.\n", "is of no known kind"),
+        (b"", "is empty"),
+    ],
+)
+def test_standard_input_that_is_no_launch(
+    data: bytes, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+    with pytest.raises(InputError, match=says) as error:
+        lint(LintRequest(["-"]))
+    assert error.value.where == "standard input"
 
 
 @pytest.mark.parametrize("thing", ["tuner.cnf", "nodes/a.xml"])

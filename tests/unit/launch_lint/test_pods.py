@@ -241,9 +241,10 @@ def test_nics_without_a_device_of_the_pod_are_noted() -> None:
         *(text, text.replace("nvidia.com/gpu: 8", DEVICES), text.replace("=mlx5", "=^mlx5")),
         *(text.replace("replicas: 2", "replicas: 1"), text.replace("NCCL_IB", "NCCL_NET=IB")),
         text.replace("{name: test}", "{annotations: {k8s.v1.cni.cncf.io/networks: a}}"),
+        text.replace("{name: test}", "{annotations: {a/distributed: evening}, labels: {b: ib}}"),
     ]
     found = [[one.id for one in judge_manifests(documents_of(one, "a"))] for one in texts]
-    assert found == [["pod-rdma"], [], [], [], [], []]
+    assert found == [["pod-rdma"], [], [], [], [], [], ["pod-rdma"]]
 
 
 def test_a_pod_without_a_launcher_is_judged(

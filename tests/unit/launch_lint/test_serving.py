@@ -184,6 +184,26 @@ def test_a_configuration_of_accelerate_is_a_launch(tmp_path: Path) -> None:
     assert found(checked(text.replace("RANK", "2"), tmp_path, "x.yaml")) == ["accelerate-rank"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "num_processes: 300000\n",
+        "dataset:\n  num_processes: 8\nnum_machines: 1\n",
+        "num_machines: 2\nmachine_rank: 0\ndist_url: tcp://a:1\n",
+        "num_processes: 8\nmixed_precision: bf16\ndebug: no\n",
+    ],
+)
+def test_numbers_of_other_programs_are_no_configuration(text: str, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(InputError, match="is of no known kind"):
+        lint(LintRequest([str(tmp_path / "c.yaml")]))
+
+
+def test_another_launcher_does_not_read_a_configuration(tmp_path: Path) -> None:
+    rows = "num_machines: 2\nnum_processes: 16\nmain_process_ip: a\n"
+    assert len(started(checked(f"srun -N 2 -n 16 python t.py\n\n{rows}", tmp_path, "a.md"))) == 1
+
+
 def test_one_of_several_files_need_not_have_a_command(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("srun -n 2 all_reduce_perf -b 8 -e 8M -f 2\n")
     (tmp_path / "b.sh").write_text("#!/bin/sh\necho done\n")

@@ -82,7 +82,7 @@ _ALIKE = 1.05
 _LEAST, _LONGEST = 3, 400
 
 
-class Described(NamedTuple):
+class Refusal(NamedTuple):
     """What a file is: a message for an error, the way out, and the line that shows it.
 
     `{name}` in the hint stands for the name of the file.
@@ -93,7 +93,7 @@ class Described(NamedTuple):
     line: int | None = None
 
 
-def of_list(lines: list[str]) -> Described | None:
+def describe_list(lines: list[str]) -> Refusal | None:
     """Describe a list with a bandwidth or latency for each of several things; None without one."""
     found: list[re.Match[str]] = []
     title, above, first = "", "", 0
@@ -119,7 +119,7 @@ def of_list(lines: list[str]) -> Described | None:
     return None
 
 
-class _Said(NamedTuple):
+class _Value(NamedTuple):
     """A value that a sentence states, and its place among those of the text."""
 
     place: int
@@ -127,7 +127,7 @@ class _Said(NamedTuple):
     unit: str
 
 
-def of_sentences(lines: list[str]) -> Described | None:
+def describe_sentences(lines: list[str]) -> Refusal | None:
     """Describe values that sentences give under different conditions; None unless it is clear.
 
     Each value needs one condition: of its own sentence, or of the line with a colon above it.
@@ -199,9 +199,9 @@ def condition_of(name: str) -> str:
     return found[0] if len(found) == 1 else ""
 
 
-def _under(sentences: list[tuple[int, str]], condition: re.Pattern[str]) -> dict[str, list[_Said]]:
+def _under(sentences: list[tuple[int, str]], condition: re.Pattern[str]) -> dict[str, list[_Value]]:
     """Return the values of the text by the words of one kind of condition; empty if unclear."""
-    groups: dict[str, list[_Said]] = {}
+    groups: dict[str, list[_Value]] = {}
     texts: dict[str, str] = {}
     bare: set[str] = set()
     above, place = "", 0
@@ -221,7 +221,7 @@ def _under(sentences: list[tuple[int, str]], condition: re.Pattern[str]) -> dict
             return {}
         for at, (_, match) in enumerate(values):
             unit = _unit_of(match)
-            said = _Said(place, float(match["average"] or match["value"]), unit)
+            said = _Value(place, float(match["average"] or match["value"]), unit)
             place += 1
             label = (names[at] if len(names) > 1 else names[0]) if names else above
             if not label:
@@ -246,7 +246,7 @@ def _unit_of(value: re.Match[str]) -> str:
     return {1: "us", 1000: "ms", 1000000: "s"}.get(int(factor or 0), unit)
 
 
-def of_pairs(lines: list[str]) -> Described | None:
+def describe_pairs(lines: list[str]) -> Refusal | None:
     """Describe a list of pairs of nodes with a value each; None without one."""
     matches = [(at, _PAIR.fullmatch(" ".join(line.split()))) for at, line in enumerate(lines, 1)]
     found = [(at, match) for at, match in matches if match is not None]
@@ -276,7 +276,7 @@ def of_pairs(lines: list[str]) -> Described | None:
         ]
         if alone:
             message += f"; only in the lower ones, and in several of them: {', '.join(alone[:5])}"
-    return Described(
+    return Refusal(
         message, "give the outputs of the pairs in a folder: nccltune compare FOLDER", found[0][0]
     )
 
@@ -291,7 +291,7 @@ def _range(values: dict[tuple[str, str], float], pairs: list[tuple[str, str]]) -
     return " to ".join(ends)
 
 
-def listed_values(values: dict[str, float], unit: str, measure: str, line: int) -> Described | None:
+def listed_values(values: dict[str, float], unit: str, measure: str, line: int) -> Refusal | None:
     """Describe values by their names: the highest, the lowest, and the largest step.
 
     None for values that are no spread: of several collectives, or not above 0.
@@ -311,4 +311,4 @@ def listed_values(values: dict[str, float], unit: str, measure: str, line: int) 
     if {before, after} != {high, low}:
         step = gain_text(math.exp(steps[before, after]))
         message += f"; the largest step is {step}, from {of(before)} to {of(after)}"
-    return Described(message, "compare their outputs size by size: nccltune compare A B", line)
+    return Refusal(message, "compare their outputs size by size: nccltune compare A B", line)

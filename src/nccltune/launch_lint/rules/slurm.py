@@ -191,7 +191,7 @@ def task_gpus(view: View) -> Iterator[LaunchFinding]:
         return
     seen = _seen(view)
     if program is None:
-        yield from _of_unknown(view, seen)
+        yield from _bound_tasks(view, seen)
     if seen is None or program is None or program.gpus is None:
         return
     number, option = seen
@@ -227,7 +227,7 @@ def task_gpus(view: View) -> Iterator[LaunchFinding]:
         )
 
 
-def _of_unknown(view: View, seen: tuple[int, Option] | None) -> Iterator[LaunchFinding]:
+def _bound_tasks(view: View, seen: tuple[int, Option] | None) -> Iterator[LaunchFinding]:
     """Find `--accel-bind=g` and `--gpus-per-task=1` of a program whose GPUs are not known."""
     near, bound = _option(view, "accel_bind"), _gpu_bind(view)
     option = seen[1] if seen is not None else None

@@ -291,7 +291,7 @@ SHAPES = (
     ("gdrcopy", "misc/gdrwrap.cc:9 gdr_pin_buffer(addr 7, size 7) failed: 22"),
     ("ofi", "nccl_ofi_net.c:9 NET/OFI Disabling shared memory failed: Protocol not available"),
     ("rdma_failover", "transport/net_ib/p2p_resiliency.cc:9 NET/IB: The error is fatal (x)."),
-    ("effect", "transport/net_ib/p2p.cc:9 NET/IB: Got CQE with error (devIndex=0, req=0x7)"),
+    ("rdma_failed", "transport/net_ib/p2p.cc:9 NET/IB: Got CQE with error (devIndex=0, req=0x7)"),
     ("rdma_failed", "include/ibvwrap.h:9 ibv_post_send() failed with error Invalid argument"),
     ("rdma_address", "ibrc.cpp:420: non-zero status: 22 ibv_modify_qp failed."),
     ("rdma_memory", "net.c:9 ibv_reg_mr(0x7f,0x9) failed: Cannot allocate memory"),

@@ -459,6 +459,10 @@ def test_interfaces() -> None:
         NodeNic(name="eth1", state="up", networks=[]),
     ]
     assert parse_interfaces(brief.replace("@if9", ""))[1].networks == ["192.0.2.0/24"]
+    several = "e2 UP 192.0.2.4/24 192.0.2.5/24 10.1.2.3/16 fe80::1/64\n"
+    several += "wg0 UNKNOWN 10.9.0.1 peer 10.9.0.2/32\n"
+    shown = [one.networks for one in parse_interfaces(several)]
+    assert shown == [["192.0.2.0/24", "10.1.0.0/16"], []]
     old = "eth2   Link encap:Ethernet\n   inet addr:10.1.2.3  Bcast:0  Mask:255.255.0.0\n"
     assert [one.networks for one in parse_interfaces(old)] == [["10.1.0.0/16"]]
 
@@ -474,6 +478,14 @@ def test_nccl_log() -> None:
     assert (graph.pattern, graph.channels, graph.gb_per_s_intra) == (4, 2, 12.0)
     assert found.settings == [("NCCL_ALGO", "Ring", 3)]
     assert not any((message.text or "").startswith("Channel") for message in found.messages)
+
+
+def test_ranks_of_one_gpu_are_not_joined_by_nvlink() -> None:
+    line = "h1:1:2 [0] NCCL INFO Channel 00 : 0[{}] -> 1[{}] via SHM/direct/direct\n"
+    assert parse_nccl_lines(line.format("1b000", "1b000") + line.format(0, 0)).vias == {}
+    assert parse_nccl_lines(line.format("1b000", "1c000")).vias == {
+        ("send", "SHM/direct/direct"): 1
+    }
 
 
 def test_the_version_of_an_nccl_log_is_that_of_its_own_lines() -> None:

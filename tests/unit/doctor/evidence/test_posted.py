@@ -124,6 +124,7 @@ PORTS = "".join(
     for n in "01"
 )
 INSPECT = '        "HostConfig": {{\n            "IpcMode": "{}",\n            "ShmSize": 67108864'
+CQE = "a:1:2 [0] transport/net_ib/p2p.cc:9 NCCL WARN NET/IB: Got CQE with error (devIndex=0)\n"
 LISTING = """$ ip a
 1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 state UNKNOWN
     inet 127.0.0.1/8 scope host lo
@@ -149,6 +150,9 @@ QUERIED = """Errors for "gn7 mlx5_3"
 FABRIC = "GPU 00000008:01:00.0\n    Product Name : NVIDIA GB200\n    Fabric\n        State : {}\n"
 POSTED += [
     (INSPECT.format("private"), "shm-small"),
+    (f'"Id": "a",\n{INSPECT.format("private")}\n"Id": "b",\n{INSPECT.format("private")}',
+     "shm-small"),
+    (CQE, "rdma-failed"),
     ('"Env": [\n  "PATH=/bin",\n  "NCCL_P2P_DISABLE=1"\n],\n"IpcMode": "host",',
      "override-environment"),
     (LISTING.format(16), "interfaces-one-subnet"),
@@ -177,6 +181,13 @@ POSTED += [
 ]
 HARMLESS = [
     (INSPECT.format("host"), "shm-small"),
+    (INSPECT.format("host") + INSPECT.format("private"), "shm-small"),
+    (f'"Id": "a",\n{INSPECT.format("host")}\n"Id": "b",\n{INSPECT.format("private")}',
+     "shm-small"),
+    ('"Id": "a",\n"Env": ["NCCL_P2P_DISABLE=1"]\n"Id": "b",\n"Env": ["NCCL_DEBUG=INFO"]',
+     "override-environment"),
+    (f"{CQE}{CQE.replace('Got CQE with error', 'Got completion from peer a with status=12')}",
+     "rdma-failed"),
     (LISTING.format(24), "interfaces-one-subnet"),
     (LISTING.format(16).replace(": e2", ": docker0"), "interfaces-one-subnet"),
     *((BESIDE.format(*words), "interfaces-one-subnet") for words in (

@@ -200,12 +200,14 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
         line = text[start : end if end >= 0 else len(text)][: 4 * LONGEST].strip()
         if _ALSO_FINE.search(line) or _is_prose(line):
             continue
-        key = at[start], _NUMBERS.sub("#", line)
+        # The line after it has the status, where it is shown.
+        is_effect = "Got CQE with error" in line and "Got completion from peer" in text
+        key = "effect" if is_effect else at[start], _NUMBERS.sub("#", line)
         known = found.get(key)
         if known is not None:
             found[key] = known._replace(times=known.times + 1)
         elif len(found) < MOST:
-            found[key] = FailureLine(at[start], line[:LONGEST], number, 1)
+            found[key] = FailureLine(key[0], line[:LONGEST], number, 1)
     return tuple(found.values())
 
 

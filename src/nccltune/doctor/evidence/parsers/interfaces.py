@@ -4,6 +4,7 @@
 import contextlib
 import ipaddress
 import re
+from collections.abc import Iterator
 
 from nccltune.doctor.evidence.parsers.text import lines_of
 from nccltune.doctor.facts.network import NodeNic
@@ -23,6 +24,15 @@ _INET = re.compile(
 )
 _WARNINGS = "Ifconfig ", "Because Infiniband ", "Infiniband hardware "  # of ifconfig
 _STATE = re.compile(r"\bstate ([A-Z]{2,20})\b")
+
+
+def _networks(line: str) -> Iterator[str]:
+    for inet in _INET.finditer(line):
+        with contextlib.suppress(ValueError):
+            address = ipaddress.ip_interface(f"{inet['ip']}/{inet['bits'] or inet['mask']}")
+            # A network of one address has no other interface in it.
+            if address.network.prefixlen < 32:
+                yield str(address.network)
 
 
 def parse_interfaces(text: str) -> list[NodeNic]:
@@ -59,12 +69,8 @@ def parse_interfaces(text: str) -> list[NodeNic]:
                 nic.state = "down"
         if nic is not None and nic.mtu is None and (mtu := _MTU.search(line)):
             nic.mtu = int(mtu[1])
-        if nic is not None and not is_part and (inet := _INET.search(line)) is not None:
-            with contextlib.suppress(ValueError):
-                address = ipaddress.ip_interface(f"{inet['ip']}/{inet['bits'] or inet['mask']}")
-                # A network of one address has no other interface in it.
-                if address.network.prefixlen < 32:
-                    nic.networks = [*(nic.networks or []), str(address.network)]
+        if nic is not None and not is_part:
+            nic.networks = [*dict.fromkeys([*(nic.networks or []), *_networks(line)])]
     known = is_once and (is_piece or "lo" in found) and any(x.networks for x in found.values())
     for one in found.values() if not known else ():
         one.networks = None

@@ -69,11 +69,24 @@ class Container(NamedTuple):
 
 
 def parse_inspect(text: str) -> Container:
-    """Parse the text. With `--ipc=host` docker shows a ShmSize, too, that is not in force."""
-    shm, memlock = _SHM.search(text), _MEMLOCK.search(text)
+    """Parse the text; of several containers return what all have. With `--ipc=host` docker shows a
+    ShmSize, too, that is not in force."""
+    parts = re.split(r'"Id": *"', text)
+    shown = [_container(part) for part in parts if '":' in part] if len(parts) > 2 else []
+    first, *others = shown or [_container(text)]
+    return Container(
+        first.shm_bytes if all(one.shm_bytes == first.shm_bytes for one in others) else None,
+        first.memlock_kib if all(one.memlock_kib == first.memlock_kib for one in others) else None,
+        tuple(one for one in first.environment if all(one in o.environment for o in others)),
+    )
+
+
+def _container(text: str) -> Container:
+    shm, memlock = set(_SHM.findall(text)), _MEMLOCK.search(text)
+    is_own = text.count('"IpcMode"') == len(_OWN_IPC.findall(text)) > 0
     limit = int(memlock[1]) if memlock else None
     return Container(
-        int(shm[1]) if shm and _OWN_IPC.search(text) else None,
+        int(shm.pop()) if len(shm) == 1 and is_own else None,
         limit // 1024 if limit is not None and limit > 0 else limit,
         tuple((one["name"], one["value"]) for one in _VARIABLE.finditer(text)),
     )

@@ -134,9 +134,13 @@ def parse_nccl_lines(text: str) -> NcclLines:
     return _result(state)
 
 
+# Ranks that share a GPU are not joined by NVLink.
+_ON_ONE_GPU = re.compile(r"\d\[(\w{1,12})\] -> \d{1,7}\[\1\] via SHM")
+
+
 def _take(state: _State, number: int, times: int, text: str) -> None:
     match read_message(text):
-        case Connection() as item if item.transport != "COLLNET":
+        case Connection() as item if item.transport != "COLLNET" and not _ON_ONE_GPU.search(text):
             via = f"{item.transport}/{item.how}" if item.how else item.transport
             key = (item.way or "send", via[:80])
             state.vias[key] = state.vias.get(key, 0) + times

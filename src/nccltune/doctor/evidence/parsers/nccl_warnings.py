@@ -204,9 +204,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"Proxy Call to rank|while polling for opId|commDestroySync|ncclCommSetAsyncError|"
      r"ncclAsyncJobComplete|in abort state|encountered a fatal error|ncclProxyStop|proxyDestroy",
      "effect"),
-    ("", r"ibv_poll_cq\(\) returned", "rdma_failed"),
-    # The line after it has the status.
-    ("", r"Got CQE with error", "effect"),
+    ("", r"ibv_poll_cq\(\) returned|Got CQE with error", "rdma_failed"),
     (r"p2p_resiliency", "", "rdma_failover"),
     ("", r"compiled with (?:too old|NCCL) version", "nccl_symbol"),
     ("", r"failed to peer with device", "peer_import"),

@@ -60,6 +60,19 @@ _MANY = r"(?:two|2|both|several|multiple|different|separate|each|between|across|
 _BOXES = rf"\b{_MANY} (?:\w+ )?(?:docker|container|pod)s?\b"
 _ONE_NODE = r"\b(?:same|one|single) (?:\w+ )?(?:host|node|machine|server|box)\b"
 _APART = re.compile(rf"{_BOXES}.{{0,80}}{_ONE_NODE}|{_ONE_NODE}.{{0,80}}{_BOXES}", re.IGNORECASE)
+# A negation of the place, not of what works there; a condition; hosts that are compared.
+_NOT_APART = re.compile(
+    r"(?:\b(?:not|never|no(?: longer)?|nor|cannot|avoid\w*|without|instead of|rather than"
+    r"|prevent\w*|forbid\w*|stop\w*)|n['’]t) "
+    r"(?:(?:to|be|been|ever|from|yet|we|the|any|all|our|more than) ){0,2}"
+    r"(?:(?:run|put|plac|start|launch|schedul|hav|deploy|us|shar|want|need|allow|co-?locat)\w* "
+    r"(?:(?:any|the|our|these|more than) )?)?(?:on |in |at )?(?:the )?"
+    rf"(?:{_BOXES}|{_ONE_NODE})|\boff (?:the )?{_ONE_NODE}"
+    r"|\b(?:if|whether|should|would|(?:can|could|may) (?:I|we|you|one))\b"
+    r"|\b(?:on|across|over|between) (?:different|separate|other|two|2|both|several|multiple)"
+    r" (?:\w+ )?(?:hosts|nodes|machines|servers|boxes)\b",
+    re.IGNORECASE,
+)
 
 
 def described_hang(text: str) -> list[LogHang]:
@@ -81,7 +94,8 @@ def described_hang(text: str) -> list[LogHang]:
 def containers_of_a_node(text: str) -> str | None:
     """Return the first words that the ranks are in several containers of one node."""
     lines = (line[:_LONGEST].strip() for line in text[:_MOST].split("\n"))
-    return next((x for x in lines if _APART.search(x) and not _PRINTED.search(x)), None)
+    found = (x for x in lines if _APART.search(x) and not _PRINTED.search(x))
+    return next((x for x in found if not _NOT_APART.search(x)), None)
 
 
 _SETTING = re.compile(
@@ -89,7 +103,10 @@ _SETTING = re.compile(
     r"(?:[\"'`]?(?: ?= ?| to )[\"'`]?(?P<value>[\w^=.:,-]{1,80}))?"
 )
 _WORKS = re.compile(
-    r"\b(?:works?|worked|bypassed|avoided|fix(?:es|ed)|solve[sd]|resolve[sd]|succeed(?:s|ed)?"
+    r"\b(?:works?|worked|(?:it|this|(?:hang|error|problem|issue|crash|bug|deadlock|failure|timeout)s?)"
+    r" (?:(?:can|is|are|was|were|be|been|has|have|now) ){1,3}"
+    r"(?:bypassed|avoided)(?! by (?:the|an?)\b)"
+    r"|fix(?:es|ed)|solve[sd]|resolve[sd]|succeed(?:s|ed)?"
     r"|pass(?:es|ed)?(?= with\b| when\b| if\b|\W*$)"
     r"|(?:runs?|ran|trains?|starts?|went|goes) (?:fine|well|ok|normally|smoothly|correctly|through"
     r"|without|successfully|at \d+)|goes away|went away|(?:is|was|are) gone|disappear(?:s|ed)"
@@ -104,7 +121,7 @@ _NOT_WORKS = re.compile(
     r"|no (?:effect|luck|difference|change|success)|except)\b"
     r"|n['’]t\b|\b(?:see|check|test|know|try(?:ing)?|wonder\w*) if\b|\bhow\b.{0,40}\bworks?\b"
     r"|\bworks? (?:group|dir|queue|fifo|load|space|item|by|like|only for)"
-    r"|\bwithout (?:setting )?NCCL_"
+    r"|\bwithout (?:setting )?NCCL_|\b(?:bypassed|avoided) only\b|\bfor you\b"
     # What fails, or works no longer, and what is mended is the setting's own handling.
     r"|(?<!\bthe )(?<!this )(?<!\bmy )(?<!\bour )(?<!longer )\b(?:fail|hang|hung|crash|freez|stuck)"
     r"|\b(?:until|before|since|slower|worse|fewer|nothing|no (?:job|run|one)|gloo works?|broken?"
