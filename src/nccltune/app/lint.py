@@ -337,8 +337,6 @@ def _lint_launch(
 ) -> LintedLaunch:
     """Check the manifests, commands, outputs and settings of a text. Raises InputError for none."""
     text = unnumbered(text)
-    if name is not None:
-        site = site._replace(folder=str(Path(name).parent))
     site, alone = _configured(text, name, site)
     services, plain = compose.services_in(text)
     documents, rest = manifest.manifests_in(plain, name or "")
@@ -363,10 +361,10 @@ def _lint_launch(
     # Another launcher does not read accelerate's configuration.
     found, alone = (found, []) if found else (alone, alone)
     findings += [*([] if found else never_started(rest)), *unread_directives(rest)]
-    started = {one.site.service for one in found}
-    findings += compose.judge_services([one for one in services if one[0] not in started], site)
-    findings += [*lost_exports(rest), *cut_exports(rest)] if found else []
-    findings += [*judge_dockerfile(rest), *nics_by_rank(plain)]
+    others = [one for one in services if one[0] not in {each.site.service for each in found}]
+    findings += compose.judge_services(others, site)
+    exports = [*lost_exports(rest), *cut_exports(rest)] if found else []
+    findings += [*exports, *judge_dockerfile(rest), *nics_by_rank(plain)]
     findings += _unseen(
         [
             *(name for one in found for name in one.site.unseen),
@@ -383,10 +381,12 @@ def _lint_launch(
         known = {
             (one.finding.id, one.finding.message) for check in checks for one in check.findings
         }
-        by_place = [(f"service {x[0]}: ", compose.settings_of([x], site)) for x in services]
         findings += [
             finding._replace(message=f"{place}{finding.message}")
-            for place, own in [*by_place, ("", stated)]
+            for place, own in [
+                *((f"service {x[0]}: ", compose.settings_of([x], site)) for x in services),
+                ("", stated),
+            ]
             for finding in judge_stated(own, alone=not found, placement=placement_of_one(checks))
             if (finding.id, finding.message) not in known
         ]
@@ -395,9 +395,10 @@ def _lint_launch(
             findings.append(checked_alone(given, reasons[0].message))
     if not (found or findings or is_output):
         findings += [*manifest.checked_pods(documents), *judge_boxes(rest)]
+        if not text.strip():
+            raise InputError("is empty", where=name or "standard input")
         if not findings:
-            empty = InputError("is empty", where=name or "standard input")
-            raise reasons[0] if reasons else no_launcher() if text.strip() else empty
+            raise reasons[0] if reasons else no_launcher()
     if is_template or alone or any(AZUREML in one.flavors for one in checks):
         # The line of the file has {{ }} where the command that was checked has unknown values. That
         # of a job of Azure ML has no launcher, and a configuration has no command.
@@ -408,10 +409,11 @@ def _lint_launch(
 def _configured(
     text: str, name: str | None, site: LaunchContext
 ) -> tuple[LaunchContext, list[FoundCommand]]:
-    """Return `site` with the configurations of accelerate in a text, and commands for them.
+    """Return `site` with the folder and the configurations of accelerate of a text, and commands.
 
     There are none if the text has commands.
     """
+    site = site if name is None else site._replace(folder=str(Path(name).parent))
     shown = configurations_in(text, Path(name or "").name)
     site = site._replace(files=(*site.files, *shown))
     if re.search(r"\baccelerate[ -]launch\b", text) is not None:

@@ -19,14 +19,13 @@ from nccltune.launch_lint.pods import (
     is_volcano,
     judge_pods,
     mapping,
-    placeholder_in,
     pods_of,
     variables_of,
     volcano_variables,
 )
 from nccltune.launch_lint.read import no_launcher, script_of
 from nccltune.launch_lint.source import FoundCommand, from_text, from_words
-from nccltune.launch_lint.words import Line, is_open, quoted, split
+from nccltune.launch_lint.words import Line, is_open, placeholder_in, quoted, split
 from nccltune.model.errors import InputError
 from nccltune.model.scale import count
 

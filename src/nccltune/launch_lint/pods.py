@@ -9,7 +9,7 @@ from nccltune.launch.program import is_nccl_test, read_program
 from nccltune.launch_lint.boxes import entrypoint_of
 from nccltune.launch_lint.finding import LaunchFinding, error, note, warning
 from nccltune.launch_lint.read import is_launcher
-from nccltune.launch_lint.words import is_open, whole_number
+from nccltune.launch_lint.words import is_open, placeholder_in, whole_number
 from nccltune.model.nccl_variables import PREFIX
 from nccltune.model.scale import count
 
@@ -425,23 +425,6 @@ _ORDINAL = re.compile(
 )
 """The number at the end of a host's name, which is a pod's rank where it has a name of its own."""
 _BARE = re.compile(r"(?<![$\w])\$\{?([A-Za-z_]\w*)")
-
-
-def placeholder_in(value: Any) -> str | None:
-    """Return a text of a manifest's field that somebody replaces before it is applied, or None.
-
-    These are `$NAME` (envsubst), `<NAME>` and `__NAME__`. Commands, which have their own, do not
-    count.
-    """
-    if isinstance(value, dict):
-        value = [inner for name, inner in value.items() if name not in ("command", "args", "value")]
-    if isinstance(value, list):
-        return next(filter(None, map(placeholder_in, value)), None)
-    found = _REPLACED.search(value) if isinstance(value, str) else None
-    return found[0] if found is not None else None
-
-
-_REPLACED = re.compile(r"(?<!\$)\$\{?[A-Za-z_]\w*\}?|\A<[\w-]+>\Z|\A__[A-Z][A-Z0-9_]*__\Z")
 
 
 def unexpanded(role: str, words: list[str], fix: str) -> Iterator[LaunchFinding]:

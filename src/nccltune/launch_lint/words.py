@@ -5,7 +5,7 @@ import difflib
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nccltune.model.errors import InputError
 
@@ -19,6 +19,23 @@ def whole_number(text: str) -> int | None:
     `int` fails for thousands of digits.
     """
     return int(text) if re.fullmatch("[0-9]{1,18}", text) else None
+
+
+def placeholder_in(value: Any) -> str | None:
+    """Return a text of a manifest's field that somebody replaces before it is applied, or None.
+
+    These are `$NAME` (envsubst), `<NAME>` and `__NAME__`. Commands, which have their own, do not
+    count.
+    """
+    if isinstance(value, dict):
+        value = [inner for name, inner in value.items() if name not in ("command", "args", "value")]
+    if isinstance(value, list):
+        return next(filter(None, map(placeholder_in, value)), None)
+    found = _REPLACED.search(value) if isinstance(value, str) else None
+    return found[0] if found is not None else None
+
+
+_REPLACED = re.compile(r"(?<!\$)\$\{?[A-Za-z_]\w*\}?|\A<[\w-]+>\Z|\A__[A-Z][A-Z0-9_]*__\Z")
 
 
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:

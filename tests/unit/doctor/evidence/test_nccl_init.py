@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from nccltune.doctor.evidence.parsers.nccl_init import parse_init, shared_gpus
+from nccltune.doctor.evidence.parsers.nccl_lines import parse_nccl_lines
 from nccltune.doctor.facts.log import (
     LOG_GDR_DISABLED,
     LOG_NET,
@@ -224,3 +225,19 @@ def test_nics_for_which_gpudirect_is_disabled(tmp_path: Path) -> None:
     (facts,) = folder_facts(tmp_path)
     found = [one.text for one in facts.value(LOG_GDR_DISABLED) or []]
     assert found == [f"NET/IB : {words} 'mlx5_0'", f"{words} 'a'"]
+
+
+def test_ranks_of_one_gpu_are_not_joined_by_nvlink() -> None:
+    line = "h1:1:2 [0] NCCL INFO Channel 00 : 0[{}] -> 1[{}] via SHM/direct/direct\n"
+    assert parse_nccl_lines(line.format("1b000", "1b000") + line.format(0, 0)).vias == {}
+    assert parse_nccl_lines(line.format("1b000", "1c000")).vias == {
+        ("send", "SHM/direct/direct"): 1
+    }
+
+
+def test_the_version_of_an_nccl_log_is_that_of_its_own_lines() -> None:
+    told = "RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:9, unhandled, NCCL version 21.0.3\n"
+    assert parse_nccl_lines(told).version == "2.10.3"
+    own = "NCCL version 2.10.4+cuda11.3\n"
+    assert parse_nccl_lines(told + own).version == "2.10.4"
+    assert parse_nccl_lines(own + told).version == "2.10.4"

@@ -480,22 +480,6 @@ def test_nccl_log() -> None:
     assert not any((message.text or "").startswith("Channel") for message in found.messages)
 
 
-def test_ranks_of_one_gpu_are_not_joined_by_nvlink() -> None:
-    line = "h1:1:2 [0] NCCL INFO Channel 00 : 0[{}] -> 1[{}] via SHM/direct/direct\n"
-    assert parse_nccl_lines(line.format("1b000", "1b000") + line.format(0, 0)).vias == {}
-    assert parse_nccl_lines(line.format("1b000", "1c000")).vias == {
-        ("send", "SHM/direct/direct"): 1
-    }
-
-
-def test_the_version_of_an_nccl_log_is_that_of_its_own_lines() -> None:
-    told = "RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:9, unhandled, NCCL version 21.0.3\n"
-    assert parse_nccl_lines(told).version == "2.10.3"
-    own = "NCCL version 2.10.4+cuda11.3\n"
-    assert parse_nccl_lines(told + own).version == "2.10.4"
-    assert parse_nccl_lines(own + told).version == "2.10.4"
-
-
 def test_names_in_an_nccl_log() -> None:
     """2.30 writes rail and plane of a NIC; plugins have names with blanks."""
     lead = "h1:100:101 [0] NCCL INFO "
