@@ -183,9 +183,10 @@ void Histogram::Add(const Histogram& other) {
   other.ForEach([this](const Row& row) {
     if (row.rounded) {
       AddRounded(row.call, row.count, row.total);
-    } else if (Slot* const slot = Add(row.call, row.count, row.total)) {
-      if (row.durations != nullptr) slot->Add(*row.durations);
+      return;
     }
+    Slot* const slot = Add(row.call, row.count, row.total);
+    if (slot != nullptr && row.durations != nullptr) slot->Add(*row.durations);
   });
   Lose(other.lost_calls(), other.lost_bytes());
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profiler/launch_timer.h"
 
+#include <cmath>
+
 namespace nccltune::profiler {
 
 LaunchTimer::LaunchTimer(const cu::Api& cuda, uint32_t one_in, uint64_t seed,
@@ -25,7 +27,7 @@ std::unique_ptr<LaunchTimer> LaunchTimer::Make(const cu::Api& cuda, uint32_t one
 LaunchTimer::~LaunchTimer() {
   Collect();
   for (const Launch& launch : launches_) {
-    for (cu::Event const event : {launch.before, launch.after}) {
+    for (cu::Event event : {launch.before, launch.after}) {
       if (event != nullptr) cuda_.EventDestroy(event);
     }
   }
@@ -101,7 +103,8 @@ void LaunchTimer::AddTimes(const Launch& launch) const {
   for (size_t i = 0; i < launch.tasks; ++i) {
     const double share = bytes > 0 ? static_cast<double>(launch.rows[i]->bytes) / bytes
                                    : 1.0 / static_cast<double>(launch.tasks);
-    launch.rows[i]->AddDuration(static_cast<uint64_t>(double{milliseconds} * 1e6 * share + 0.5));
+    launch.rows[i]->AddDuration(
+        static_cast<uint64_t>(std::llround(double{milliseconds} * 1e6 * share)));
   }
 }
 

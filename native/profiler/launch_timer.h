@@ -95,7 +95,7 @@ class LaunchTimer {
   const std::atomic<bool>* const stopped_;
   uint64_t random_;
   uint32_t left_;                            // launches until one is timed
-  std::atomic<pthread_t> opened_by_{};       // the thread of the launch whose tasks follow
+  std::atomic<pthread_t> opened_by_;         // the thread of the launch whose tasks follow
   size_t first_ = 0;                         // of the launches whose time is not known yet
   size_t end_ = 0;                           // they are launches_[i % kPending]
   std::array<Launch, kPending> launches_{};  // all with their events
