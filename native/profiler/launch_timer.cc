@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profiler/launch_timer.h"
 
-#include <cmath>
-
 namespace nccltune::profiler {
 
 LaunchTimer::LaunchTimer(const cu::Api& cuda, uint32_t one_in, uint64_t seed,
@@ -103,8 +101,9 @@ void LaunchTimer::AddTimes(const Launch& launch) const {
   for (size_t i = 0; i < launch.tasks; ++i) {
     const double share = bytes > 0 ? static_cast<double>(launch.rows[i]->bytes) / bytes
                                    : 1.0 / static_cast<double>(launch.tasks);
-    launch.rows[i]->AddDuration(
-        static_cast<uint64_t>(std::llround(double{milliseconds} * 1e6 * share)));
+    // Rounded without lround, which is in a library that a profiler would load.
+    constexpr double kHalf = 0.5;
+    launch.rows[i]->AddDuration(static_cast<uint64_t>(double{milliseconds} * 1e6 * share + kHalf));
   }
 }
 
