@@ -18,6 +18,7 @@ from typing import NamedTuple
 from nccltune.app.job import launcher_flavor, read_keys
 from nccltune.formats.text.lines import encoding_of
 from nccltune.formats.topology.nvidia_smi_matrix import looks_like_matrix
+from nccltune.formats.topology.xml_tree import MAX_BYTES
 from nccltune.formats.tuner_config.csv_rules import (
     COLUMNS,
     LEAST_COLUMNS,
@@ -318,10 +319,8 @@ def _lint_text(
 ) -> LintedLaunch:
     """Check a launch command. Raises InputError if it is neither a command nor a file's name."""
     if text == "-":
-        # A stream that stands for standard input may have characters only.
-        data = getattr(sys.stdin, "buffer", sys.stdin).read()
         name = Path("standard input")
-        text = _text_of(name, data if isinstance(data, bytes) else data.encode())
+        text = _text_of(name, sys.stdin.buffer.read(MAX_BYTES + 1))
         if (kind := kind or recognise(name, text)) is not LintKind.LAUNCH:
             raise InputError(f"is a {kind}", where=str(name), hint="name a file that has it")
         return _lint_launch(text, None, site, flavors)

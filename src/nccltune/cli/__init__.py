@@ -211,10 +211,7 @@ def _usage(error: click.ClickException) -> int:
     page = f"{context.command_path} --help" if context and context.parent else "nccltune --help"
     if isinstance(error, click.NoSuchOption):
         return _print_error(f"no such option: {error.option_name}", _option_hint(error, page), 2)
-    message = error.format_message()
-    if "unexpected extra arg" in message and page == "nccltune analyze --help":
-        page = "of several files give the folder, or compare two: nccltune compare A B"
-    return _print_error(message, page, 2)
+    return _print_error(error.format_message(), page, 2)
 
 
 def _option_hint(error: click.NoSuchOption, page: str) -> str:

@@ -3,10 +3,13 @@
 
 from pathlib import Path
 
-from nccltune.cli.options import STUDY, option, options, stated_options
+import click
+
+from nccltune.cli.options import PATH, option, options, stated_options
 from nccltune.cli.output import print_result, warn, warn_unsaved
 from nccltune.cli.progress import working
 from nccltune.cli.verb import verb
+from nccltune.model.errors import InputError
 
 EPILOG = """\b
 Examples:
@@ -16,8 +19,15 @@ Examples:
 """
 
 
+def _one(_: click.Context, __: click.Parameter, paths: tuple[Path, ...]) -> Path | None:
+    if len(paths) > 1:
+        way = "of several files give the folder, or compare two: nccltune compare A B"
+        raise InputError("analyze takes one STUDY", where=str(paths[1]), hint=way)
+    return paths[0] if paths else None
+
+
 @verb(epilog=EPILOG, dry_run=True)
-@STUDY
+@click.argument("study", type=PATH, nargs=-1, required=True, metavar="STUDY", callback=_one)
 @stated_options()
 @options("--assume-noise")
 @option("--check", more=" if there is a bad crossover or a worse finding.")

@@ -158,8 +158,8 @@ _LISTS = {"HCA": "NCCL_IB_HCA=^=LIST", "IFNAME": "NCCL_SOCKET_IFNAME=^lo,LIST"}
 def nearest_variable(name: str) -> str | None:
     """Return the variable that a misspelt name means, or None if no variable is similar.
 
-    The name may have wrong letters, words in another order, a missing word, or no end. For one as
-    NCCL_EXCLUDE_IB_HCA, return the list that NCCL has.
+    The name may have wrong letters, words in another order, a missing word, or no end. For a list
+    of excluded devices (NCCL_EXCLUDE_IB_HCA) it is the variable with the form of its value.
 
     >>> nearest_variable("NCCL_IFNAME_SOCKET")
     'NCCL_SOCKET_IFNAME'

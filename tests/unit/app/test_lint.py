@@ -151,7 +151,7 @@ def test_a_command_in_words(words: list[str]) -> None:
 
 
 def test_standard_input_is_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(SCRIPT))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(SCRIPT.encode())))
     (launch,) = lint(LintRequest(["-"])).launches
     assert (launch.source, len(launch.commands)) == (None, 1)
 

@@ -21,7 +21,7 @@ from nccltune.formats.importing.environments import (
 )
 from nccltune.formats.importing.hardware import read_hardware
 from nccltune.formats.importing.json_records import MOST_BYTES, is_records, read_json_records
-from nccltune.formats.importing.posted_values import Refusal
+from nccltune.formats.importing.posted_values import FileDescription
 from nccltune.formats.importing.raw_csv import read_raw_csv
 from nccltune.formats.importing.samples_jsonl import read_samples
 from nccltune.formats.importing.unrecognised import describe, describe_log, unread_tables
@@ -313,7 +313,7 @@ def _start(file: BinaryIO, most: int = MOST_BYTES) -> str:
     return data.decode(encoding_of(data[:4]), errors="replace")
 
 
-def _refuse(report: FileReport, found: Refusal) -> None:
+def _refuse(report: FileReport, found: FileDescription) -> None:
     """Refuse a file without measurements, with what it is and what to give instead."""
     hint = found.hint.replace("{name}", report.name)
     report.refuse(found.message, hint=hint, line=found.line)

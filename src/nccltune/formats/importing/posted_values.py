@@ -82,7 +82,7 @@ _ALIKE = 1.05
 _LEAST, _LONGEST = 3, 400
 
 
-class Refusal(NamedTuple):
+class FileDescription(NamedTuple):
     """What a file is: a message for an error, the way out, and the line that shows it.
 
     `{name}` in the hint stands for the name of the file.
@@ -93,7 +93,7 @@ class Refusal(NamedTuple):
     line: int | None = None
 
 
-def describe_list(lines: list[str]) -> Refusal | None:
+def describe_list(lines: list[str]) -> FileDescription | None:
     """Describe a list with a bandwidth or latency for each of several things; None without one."""
     found: list[re.Match[str]] = []
     title, above, first = "", "", 0
@@ -127,7 +127,7 @@ class _Value(NamedTuple):
     unit: str
 
 
-def describe_sentences(lines: list[str]) -> Refusal | None:
+def describe_sentences(lines: list[str]) -> FileDescription | None:
     """Describe values that sentences give under different conditions; None unless it is clear.
 
     Each value needs one condition: of its own sentence, or of the line with a colon above it.
@@ -146,6 +146,7 @@ def describe_sentences(lines: list[str]) -> Refusal | None:
     units: set[str] = set()
     for condition in _CONDITIONS:
         groups = _under(found, condition)
+        # `from` and `to` are the last, and say nothing where another condition does.
         if len(groups) < 2 or (values and condition is _CONDITIONS[-1]):
             continue
         for label, group in groups.items():
@@ -167,10 +168,7 @@ def describe_sentences(lines: list[str]) -> Refusal | None:
     unit = units.pop()
     stating = [x for x in found if unit in map(_unit_of, _VALUE_SAID.finditer(x[1]))]
     line, words = stating[0]
-    whole = " ".join(x for _, x in stating)
-    if {"alg", "bus"} <= {x[:3].lower() for x in _MEASURE.findall(whole)} or len(
-        {x.lower() for x in _SIZE_SAID.findall(whole)}
-    ) > 1:
+    if not _is_of_one_kind(" ".join(x for _, x in stating)):
         return None
     above = next((x for at, x in reversed(found) if at < line), "")
     # The line above is a title unless a sentence ends there.
@@ -178,6 +176,12 @@ def describe_sentences(lines: list[str]) -> Refusal | None:
     if not _may_be_timed(unit, [title, words]):
         return None
     return listed_values(named, unit, _measure([title, *(x for _, x in stating)], unit), line)
+
+
+def _is_of_one_kind(words: str) -> bool:
+    """Return whether words name no two bandwidths that differ by definition, and no two sizes."""
+    bandwidths = {name[:3].lower() for name in _MEASURE.findall(words)} & {"alg", "bus"}
+    return max(len(bandwidths), len({x.lower() for x in _SIZE_SAID.findall(words)})) < 2
 
 
 def _measure(texts: Iterable[str], unit: str) -> str:
@@ -246,7 +250,7 @@ def _unit_of(value: re.Match[str]) -> str:
     return {1: "us", 1000: "ms", 1000000: "s"}.get(int(factor or 0), unit)
 
 
-def describe_pairs(lines: list[str]) -> Refusal | None:
+def describe_pairs(lines: list[str]) -> FileDescription | None:
     """Describe a list of pairs of nodes with a value each; None without one."""
     matches = [(at, _PAIR.fullmatch(" ".join(line.split()))) for at, line in enumerate(lines, 1)]
     found = [(at, match) for at, match in matches if match is not None]
@@ -276,7 +280,7 @@ def describe_pairs(lines: list[str]) -> Refusal | None:
         ]
         if alone:
             message += f"; only in the lower ones, and in several of them: {', '.join(alone[:5])}"
-    return Refusal(
+    return FileDescription(
         message, "give the outputs of the pairs in a folder: nccltune compare FOLDER", found[0][0]
     )
 
@@ -291,7 +295,9 @@ def _range(values: dict[tuple[str, str], float], pairs: list[tuple[str, str]]) -
     return " to ".join(ends)
 
 
-def listed_values(values: dict[str, float], unit: str, measure: str, line: int) -> Refusal | None:
+def listed_values(
+    values: dict[str, float], unit: str, measure: str, line: int
+) -> FileDescription | None:
     """Describe values by their names: the highest, the lowest, and the largest step.
 
     None for values that are no spread: of several collectives, or not above 0.
@@ -311,4 +317,6 @@ def listed_values(values: dict[str, float], unit: str, measure: str, line: int) 
     if {before, after} != {high, low}:
         step = gain_text(math.exp(steps[before, after]))
         message += f"; the largest step is {step}, from {of(before)} to {of(after)}"
-    return Refusal(message, "compare their outputs size by size: nccltune compare A B", line)
+    return FileDescription(
+        message, "compare their outputs size by size: nccltune compare A B", line
+    )

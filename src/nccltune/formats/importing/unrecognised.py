@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nccltune.formats.importing.json_records import json_documents
 from nccltune.formats.importing.posted_values import (
-    Refusal,
+    FileDescription,
     condition_of,
     describe_list,
     describe_pairs,
@@ -133,11 +133,11 @@ class _Table(NamedTuple):
         return list(dict.fromkeys(cell for cell in cells if _LOG.fullmatch(cell)))
 
 
-def describe(text: str) -> Refusal:
+def describe(text: str) -> FileDescription:
     """Describe a text in which no reader found a measurement."""
     lines = _lines(text)
     if (foreign := foreign_rules(text)) is not None:
-        return Refusal(
+        return FileDescription(
             f"is a configuration of {foreign[0]}: it holds rules, not measurements",
             "NVIDIA's tuner plugins cannot read it",
             foreign[1],
@@ -147,14 +147,14 @@ def describe(text: str) -> Refusal:
     for table in _tables(lines):
         plain = {re.sub(r"[^a-z]", "", name.lower()) for name in table.names}
         if plain >= _RULES and plain & {"algorithm", "algo"}:
-            return Refusal(
+            return FileDescription(
                 "is a tuner configuration: it holds rules, not measurements",
                 "check it: nccltune lint {name}",
                 table.line,
             )
     cut = next((at for at, line in enumerate(lines, 1) if _PLACEHOLDERS.search(line)), None)
     if cut is not None and any(map(_MEASURES.search, lines)):
-        return Refusal(
+        return FileDescription(
             "has placeholders (XXX.XX) where the numbers of a table belong",
             "give an output with its numbers",
             cut,
@@ -175,7 +175,7 @@ def describe(text: str) -> Refusal:
         return found
     if (match := _START.search(text)) is not None:
         what = "is a script" if any(map(_SCRIPT.match, lines)) else "has a command"
-        return Refusal(
+        return FileDescription(
             f"{what} that starts nccl-tests, and no row of its output",
             "give its output; check the command: nccltune lint {name}",
             text.count("\n", 0, match.start()) + 1,
@@ -188,12 +188,12 @@ def describe(text: str) -> Refusal:
     return _bare_rows(lines) or _of_prose(lines)
 
 
-def describe_log(text: str) -> Refusal | None:
+def describe_log(text: str) -> FileDescription | None:
     """Describe an NCCL log in which a test began and gave no row; None for another log."""
     return _of_test(text)
 
 
-def unread_tables(text: str, heads: set[int]) -> Iterator[Refusal]:
+def unread_tables(text: str, heads: set[int]) -> Iterator[FileDescription]:
     """Describe the drawn tables by size whose names are not on one of the lines `heads`."""
     lines = _lines(text)
     for table in _tables(lines):
@@ -209,13 +209,13 @@ def _lines(text: str) -> list[str]:
     return [line[:_WIDTH] for line in text.split("\n")[:_MOST_LINES]]
 
 
-def _of_test(text: str) -> Refusal | None:
+def _of_test(text: str) -> FileDescription | None:
     """Describe what nccl-tests prints beside its rows; None if there is nothing of it."""
     lines = [strip_prefix(line)[1] for line in _lines(text)]
     return _of_header(lines) or _of_summaries(lines, text)
 
 
-def _named_for(tools: set[str], found: Refusal) -> Refusal:
+def _named_for(tools: set[str], found: FileDescription) -> FileDescription:
     """Return a description of a table with the only program that its text names, if another."""
     if len(tools) != 1 or _RUNS_NCCL.match(tool := tools.pop()):
         return found
@@ -224,7 +224,7 @@ def _named_for(tools: set[str], found: Refusal) -> Refusal:
     )
 
 
-def _of_prose(lines: list[str]) -> Refusal:
+def _of_prose(lines: list[str]) -> FileDescription:
     log = [(at, match) for at, line in enumerate(lines, 1) if (match := _BARE_LOG.search(line))]
     if log:
         message = (
@@ -234,29 +234,31 @@ def _of_prose(lines: list[str]) -> Refusal:
         if (call := next((each for each in calls if isinstance(each, RanCall)), None)) is not None:
             ran = call.ran if isinstance(call.ran, str) else call.ran.label
             message += f": NCCL chose {ran} for {format_bytes(call.size)}"
-        return Refusal(message, "give the lines whole, and the output of nccl-tests", log[0][0])
+        return FileDescription(
+            message, "give the lines whole, and the output of nccl-tests", log[0][0]
+        )
     timed = [at for at, line in enumerate(lines, 1) if _TIMED.search(line)]
     if len(timed) >= _LEAST:
         hint = "give the output of nccl-tests, or a table with the columns 'size (bytes)' and"
         hint += " 'time (us)'"
         if size := _PAIRED_SIZE.search(lines[timed[0] - 1]):
             hint += f"; where {size[1]!r} is the bytes of a call, name it 'bytes'"
-        return Refusal(
+        return FileDescription(
             f"has {len(timed)} lines with times or bandwidths, and no table of them by size",
             hint,
             timed[0],
         )
     prose = next((at for at, line in enumerate(lines, 1) if _PROSE.match(line)), None)
     if prose is not None:
-        return Refusal(
+        return FileDescription(
             "states a bandwidth in words, and has no table with a size and a time for each call",
             "give the output of nccl-tests, if it is from one",
             prose,
         )
-    return Refusal("nothing in it is known", KNOWN)
+    return FileDescription("nothing in it is known", KNOWN)
 
 
-def _bare_rows(lines: list[str]) -> Refusal | None:
+def _bare_rows(lines: list[str]) -> FileDescription | None:
     """Describe rows of numbers that no line names; None without at least three of them."""
     width, since = 0, 0
     for at, line in enumerate(lines, 1):
@@ -265,7 +267,7 @@ def _bare_rows(lines: list[str]) -> Refusal | None:
         if not numeric or len(words) != width:
             width, since = len(words) if numeric else 0, at
         if width and at - since >= _LEAST - 1:
-            return Refusal(
+            return FileDescription(
                 f"has rows of {width} numbers, and no line names them",
                 "put a line of names above them, such as: size time(us) algbw busbw",
                 since,
@@ -273,7 +275,7 @@ def _bare_rows(lines: list[str]) -> Refusal | None:
     return None
 
 
-def _of_table(table: _Table) -> Refusal:
+def _of_table(table: _Table) -> FileDescription:
     what = f"has a table with the columns {table.listed}: "
     sources = ", ".join(table.logs[:3]) + (", ..." if len(table.logs) > 3 else "")
     logs = f"give the outputs that it was made from{f' ({sources})' if sources else ''}"
@@ -282,12 +284,12 @@ def _of_table(table: _Table) -> Refusal:
     if not table.measured and not table.sized:
         hint = _NAMES if table.numbered else KNOWN
         missing = f"none is named a size, a time or a bandwidth{summed}"
-        return Refusal(what + missing, hint, table.line)
+        return FileDescription(what + missing, hint, table.line)
     if not table.sized:
         missing = f"none is named the size of a call, so there is no time for each size{summed}"
         if any(map(_SHAPE.fullmatch, table.names)):
             rename = ", or add a column 'size (bytes)': elements of a call x bytes of their type"
-        return Refusal(what + missing, logs if table.logs else logs + rename, table.line)
+        return FileDescription(what + missing, logs if table.logs else logs + rename, table.line)
     if not table.measured:
         numbers = [name for name in table.numbered if not _SIZE_NAME.search(name)]
         missing = "no name or unit says which are times or bandwidths"
@@ -299,11 +301,13 @@ def _of_table(table: _Table) -> Refusal:
             missing = "it shows what was chosen, not how long it took"
         if numbers:
             rename = f", or name their units, as in 'size (bytes)' and {numbers[0] + ' (us)'!r}"
-        return Refusal(what + missing, logs if table.logs or chosen else logs + rename, table.line)
+        return FileDescription(
+            what + missing, logs if table.logs or chosen else logs + rename, table.line
+        )
     missing = "which one is the time of a call is not known, or rows have other columns"
     if not any(column_of(name).role == "size" for name in table.names):
         missing = "which one is the size of a call is not known"
-    return Refusal(what + missing, "name them 'size (bytes)' and 'time (us)'", table.line)
+    return FileDescription(what + missing, "name them 'size (bytes)' and 'time (us)'", table.line)
 
 
 def _summed(table: _Table) -> str:
@@ -367,7 +371,7 @@ def _measure_of(name: str) -> str:
     return f"{unit or role} {rate[0].lower()}" if rate is not None and unit + role else unit or role
 
 
-def _of_header(lines: list[str]) -> Refusal | None:
+def _of_header(lines: list[str]) -> FileDescription | None:
     """Describe the header of a run of nccl-tests without a table."""
     parts = [(at, header_part(f"# {line.lstrip(' #>')}")) for at, line in enumerate(lines, 1)]
     found = [(at, *part) for at, part in parts if part is not None]
@@ -384,7 +388,7 @@ def _of_header(lines: list[str]) -> Refusal | None:
             run, again = NcclTestsRun(), False
             run.take(name, match, at, report)
         if run.copies:
-            return Refusal(
+            return FileDescription(
                 f"has the header of nccl-tests, and rank {match['rank']} in several processes: each"
                 f" {_APART}; no row",
                 _REBUILD,
@@ -395,14 +399,14 @@ def _of_header(lines: list[str]) -> Refusal | None:
     why = "the run hung or ended at its first size, or the text is cut"
     if any(map(_SUMMARY.match, lines)):
         why = "the text is cut, its last lines are there"
-    return Refusal(
+    return FileDescription(
         f"has the header of nccl-tests{listed if hosts else ''} and no row: {why}",
         "give the whole output; look for the cause: nccltune doctor {name}",
         found[0][0] if found else labels,
     )
 
 
-def _of_summaries(lines: list[str], text: str) -> Refusal | None:
+def _of_summaries(lines: list[str], text: str) -> FileDescription | None:
     """Describe the last lines of runs of nccl-tests without a table.
 
     Each run prints one average, so several of one start are of copies.
@@ -411,7 +415,7 @@ def _of_summaries(lines: list[str], text: str) -> Refusal | None:
     if not found:
         end = next((at for at, line in enumerate(lines, 1) if _OUT_OF_BOUNDS.match(line)), None)
         what = "has the last lines of nccl-tests and no row: the text is cut"
-        return None if end is None else Refusal(what, "give the whole output", end)
+        return None if end is None else FileDescription(what, "give the whole output", end)
     values = ", ".join(value for _, value in found[:6]) + (", ..." if len(found) > 6 else "")
     what = f"has {counted(len(found), 'average')} of nccl-tests ({values} GB/s) and no row"
     starts = sum(1 for _ in _START.finditer(text))
@@ -426,8 +430,10 @@ def _of_summaries(lines: list[str], text: str) -> Refusal | None:
         if (listed := listed_values(titled, "GB/s", "bus bandwidth", found[0][0])) is not None:
             return listed
     if len(found) > 1 and starts == 1 and not any(titles[1:]) and not any(map(_LOOP.match, lines)):
-        return Refusal(f"{what}, from one start: each {_APART}", _REBUILD, found[1][0])
-    return Refusal(f"{what}: there is no time for each size", "give the whole output", found[0][0])
+        return FileDescription(f"{what}, from one start: each {_APART}", _REBUILD, found[1][0])
+    return FileDescription(
+        f"{what}: there is no time for each size", "give the whole output", found[0][0]
+    )
 
 
 def _tables(lines: list[str]) -> Iterator[_Table]:
@@ -510,7 +516,7 @@ def _rows(lines: list[str], separator: str, width: int) -> list[list[str]]:
     return rows if numbers >= (1 if separator != " " else max(2, width // 3)) else []
 
 
-def _of_json(text: str) -> Refusal | None:
+def _of_json(text: str) -> FileDescription | None:
     """Describe JSON by the objects in it that look most like measurements; None without any."""
     tables = [
         _Table(line, names, [])
@@ -522,9 +528,11 @@ def _of_json(text: str) -> Refusal | None:
     best = max(tables, key=lambda table: (bool(table.measured), table.sized))
     what = f"is JSON, with objects of the keys {best.listed}: "
     if not best.measured or not best.sized:
-        return Refusal(what + "none has the size and the time of a call", KNOWN, best.line)
+        return FileDescription(what + "none has the size and the time of a call", KNOWN, best.line)
     missing = "which one is the time of a call is not known"
-    return Refusal(what + missing, "name it 'time_us', and the size 'size_bytes'", best.line)
+    return FileDescription(
+        what + missing, "name it 'time_us', and the size 'size_bytes'", best.line
+    )
 
 
 def _objects(value: object, depth: int) -> Iterator[list[str]]:

@@ -78,7 +78,7 @@ _GEFORCE = re.compile(r"(?:0x)?(?:268|27[08]|28[08]|2b8|2c0|2d[08]|2f0)[0-9a-f]"
 
 
 def lacks_p2p(topology: Topology) -> bool:
-    """Return whether all GPUs, two or more, are such that NVIDIA's driver refuses P2P to."""
+    """Return whether NVIDIA's driver refuses P2P: two or more GPUs, all GeForce RTX 40 or 50."""
     gpus = [one.device or "" for one in devices_of(topology) if one.gpu is not None]
     return len(gpus) > 1 and all(_GEFORCE.fullmatch(one.lower()) for one in gpus)
 

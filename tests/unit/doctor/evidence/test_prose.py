@@ -15,34 +15,27 @@ from nccltune.doctor.facts.log import LOG_WORKAROUNDS
 
 P2P = "n1:1:2 [0] NCCL INFO Channel 00 : 1[21000] -> 0[1000] via P2P/IPC\n"
 END = "n1:1:2 [0] NCCL INFO comm 0x1 rank 0 nranks 2 - Init COMPLETE\n"
+JOINING = "while GPUs of a node are joined (P2P)"
 
 
 @pytest.mark.parametrize(
     ("words", "log", "stage"),
     [
-        ("The GPUs are stuck when NCCL starts.", P2P, "while GPUs of a node are joined (P2P)"),
+        ("The GPUs are stuck when NCCL starts.", P2P, JOINING),
         ("Training hangs after some steps", P2P + END, "after its start"),
-        ("# 分布式多机多卡训练卡住", P2P, "while GPUs of a node are joined (P2P)"),
+        ("# 分布式多机多卡训练卡住", P2P, JOINING),
         ("多机训练卡住了", "a:1:2 [0] NCCL INFO Bootstrap : Using eth0\n", "before the ranks met"),
-        ("Can only run it once and then it stalls", P2P, "while GPUs of a node are joined (P2P)"),
-        ("These two do not work together: hangs", P2P, "while GPUs of a node are joined (P2P)"),
-        (
-            "It connects rings and never completes trees",
-            P2P,
-            "while GPUs of a node are joined (P2P)",
-        ),
-        ("The second node does not proceed", P2P, "while GPUs of a node are joined (P2P)"),
-        ("Stalls at init", P2P, "while GPUs of a node are joined (P2P)"),
-        ("It used to work but now hangs", P2P, "while GPUs of a node are joined (P2P)"),
-        ("It hung, now it works only on one node", P2P, "while GPUs of a node are joined (P2P)"),
-        (
-            "It hung, now it works on one node and hangs on two",
-            P2P,
-            "while GPUs of a node are joined (P2P)",
-        ),
-        ("I would say it hangs", P2P, "while GPUs of a node are joined (P2P)"),
-        ("The job hung last night", P2P, "while GPUs of a node are joined (P2P)"),
-        ("The job makes no progress", P2P, "while GPUs of a node are joined (P2P)"),
+        ("Can only run it once and then it stalls", P2P, JOINING),
+        ("These two do not work together: hangs", P2P, JOINING),
+        ("It connects rings and never completes trees", P2P, JOINING),
+        ("The second node does not proceed", P2P, JOINING),
+        ("Stalls at init", P2P, JOINING),
+        ("It used to work but now hangs", P2P, JOINING),
+        ("It hung, now it works only on one node", P2P, JOINING),
+        ("It hung, now it works on one node and hangs on two", P2P, JOINING),
+        ("I would say it hangs", P2P, JOINING),
+        ("The job hung last night", P2P, JOINING),
+        ("The job makes no progress", P2P, JOINING),
         ("With two nodes it just hangs", "a:1:2 [0] NCCL INFO Trees [0] 1\n", "during its start"),
     ],
 )

@@ -5,12 +5,14 @@ import contextlib
 import ipaddress
 import re
 from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.text import lines_of
 from nccltune.doctor.facts.network import NodeNic
 
 _FLAGS = re.compile(
-    r"^(?P<index>\d{1,6}): (?P<name>[\w.-]{1,32})(?:@[\w.-]+)?: <[^>]*> ?(?P<rest>.*)"
+    r"^(?P<number>\d{1,6}): (?P<name>[\w.-]{1,32})(?:@[\w.-]+)?: <[^>]*> ?(?P<rest>.*)"
 )
 # ifconfig of net-tools 1 prints the MTU some lines below the name.
 _IFCONFIG = re.compile(r"^(?P<name>[\w.@-]{1,32})(?:: flags=\d+<[^>]*>|\s+Link encap:)(?P<rest>.*)")
@@ -35,6 +37,23 @@ def _networks(line: str) -> Iterator[str]:
                 yield str(address.network)
 
 
+class _Head(NamedTuple):
+    """The first line of an interface: its name and number, and whether other text is before it."""
+
+    name: str
+    number: int | None
+    is_apart: bool
+
+
+def _are_of_one_host(heads: list[_Head]) -> bool:
+    """Return whether each is there once, with the loopback or in one piece with rising numbers."""
+    names = {head.name for head in heads}
+    numbers = [head.number for head in heads if head.number is not None]
+    is_piece = not any(head.is_apart for head in heads[1:])
+    is_rising = all(one < other for one, other in pairwise(numbers))
+    return len(names) == len(heads) and ("lo" in names or (is_piece and is_rising))
+
+
 def parse_interfaces(text: str) -> list[NodeNic]:
     """Return the interfaces of `ip addr` or `ip link` in their order.
 
@@ -43,8 +62,9 @@ def parse_interfaces(text: str) -> list[NodeNic]:
     Interfaces that are part of another one or have one below have no networks.
     """
     found: dict[str, NodeNic] = {}
+    heads: list[_Head] = []
     nic = None
-    last, is_once, is_piece, is_apart, is_part = 0, True, True, False, False
+    is_part = is_apart = False
     for _, line in lines_of(text):
         brief = _BRIEF.match(line)
         match = _FLAGS.match(line) or _IFCONFIG.match(line)
@@ -53,10 +73,9 @@ def parse_interfaces(text: str) -> list[NodeNic]:
             nic = found[head["name"]] = NodeNic(name=head["name"], networks=[])
             nic.state = brief["state"].lower() if brief is not None else None
             nic.other_mtu = before.mtu if before is not None else None
-            index = int(head.groupdict().get("index") or last + 1)
-            is_piece = is_piece and index > last and not (is_apart and last)
-            is_once = is_once and before is None
-            last, is_apart = index, False
+            number = head.groupdict().get("number")
+            heads.append(_Head(head["name"], int(number) if number else None, is_apart))
+            is_apart = False
             is_part = "@" in line.partition("<")[0][:80] or " master " in line
         elif not line.startswith((" ", "\t", *_WARNINGS)):
             is_apart = True
@@ -71,7 +90,7 @@ def parse_interfaces(text: str) -> list[NodeNic]:
             nic.mtu = int(mtu[1])
         if nic is not None and not is_part:
             nic.networks = [*dict.fromkeys([*(nic.networks or []), *_networks(line)])]
-    known = is_once and (is_piece or "lo" in found) and any(x.networks for x in found.values())
-    for one in found.values() if not known else ():
-        one.networks = None
+    if not _are_of_one_host(heads) or not any(one.networks for one in found.values()):
+        for one in found.values():
+            one.networks = None
     return list(found.values())
