@@ -3,16 +3,18 @@
 
     python benchmarks/recorder_cost.py --recorder libnccl-profiler-nccltune.so \\
         --nccl 2.28.9/libnccl.so.2 [--nccl FILE]... [--starts 6] [--seconds 2.5] [--within 150] \\
-        [--times 1,16,256] [--apart] [--json FILE]
+        [--times 1,16,256] [--apart] [--shared-gpu] [--json FILE]
 
-Needs two GPUs and g++. A start has four copies of one libnccl in each of two processes: without a
-profiler (off), once more without (control), with a profiler that asks for the recorder's events and
-does nothing (silent), and with the recorder (on). Their batches alternate, and starts differ in the
-order in which the copies are opened. The calls of the copy with the recorder are compared with what
-it recorded; exit status 1 if any differs. --times adds a copy for each number, of which the
-recorder times one in so many kernels; its columns are what that costs over the recorder without
-times, and the number of timed calls is printed. --apart gives each copy processes of its own, which
-alternate; then starts differ in more than the recorder.
+Needs g++ and two GPUs, or one with --shared-gpu: both ranks are then nodes on it, under NVIDIA's
+MPS, so that their messages pass sockets and calls take longer than between GPUs. A start has four
+copies of one libnccl in each of two processes: without a profiler (off), once more without
+(control), with a profiler that asks for the recorder's events and does nothing (silent), and with
+the recorder (on). Their batches alternate, and starts differ in the order in which the copies are
+opened. The calls of the copy with the recorder are compared with what it recorded; exit status 1 if
+any differs. --times adds a copy for each number, of which the recorder times one in so many
+kernels; its columns are what that costs over the recorder without times, and the number of timed
+calls is printed. --apart gives each copy processes of its own, which alternate; then starts differ
+in more than the recorder.
 """
 
 import argparse
@@ -29,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import common
+import shared_gpu
 
 NATIVE = Path(__file__).resolve().parents[1] / "native"
 HERE = Path(__file__).with_name("native")
@@ -186,6 +189,7 @@ def main() -> int:
     parser.add_argument("--within", type=float, help="seconds after which no start begins")
     parser.add_argument("--times", default="", help="numbers, such as 1,16,256")
     parser.add_argument("--apart", action="store_true")
+    parser.add_argument("--shared-gpu", action="store_true")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     for path in (args.recorder, *args.nccl):
@@ -200,7 +204,12 @@ def main() -> int:
     common.exit_on_term()
     began, wrong = time.monotonic(), []
     found: dict[str, list[Times]] = defaultdict(list)
-    with tempfile.TemporaryDirectory(prefix="recorder-") as name:
+    with (
+        shared_gpu.Mps(used=args.shared_gpu) as mps,
+        tempfile.TemporaryDirectory(prefix="recorder-") as name,
+    ):
+        if args.shared_gpu:
+            os.environ.update(mps.environment, CUDA_VISIBLE_DEVICES="0")
         args.program = compiled(Path(name) / "recorder_cost", *PROGRAM)
         args.silent = compiled(Path(name) / "silent.so", "silent_profiler.cc", "-shared", "-fPIC")
         # A release after the other: where time is short, each has fewer starts.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Times NCCL calls of two ranks, each a process with a GPU of its own, with several copies of one
-// libnccl side by side in each process:
+// libnccl side by side in each process. Where there is one GPU, they share it as two nodes.
 //
 //   recorder_cost SECONDS off=COPY on=COPY,PROFILER[,FOLDER,N] [control=COPY...]
 //
@@ -230,7 +230,11 @@ void RunRank(std::vector<Side>* sides) {
   const std::string error = cu::Load(cu::kBench, &cuda);
   Require(error.empty(), error);
   Check(cuda.Init(0), "cuInit");
-  Check(cuda.DeviceGet(&device, rank), "cuDeviceGet");
+  if (cuda.DeviceGet(&device, rank) != 0) {
+    setenv("NCCL_HOSTID", rank == 0 ? "node0" : "node1", 1);
+    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    Check(cuda.DeviceGet(&device, 0), "cuDeviceGet");
+  }
   Check(cuda.DevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
   Check(cuda.CtxSetCurrent(context), "cuCtxSetCurrent");
   Check(cuda.StreamCreate(&stream, cu::kStreamNonBlocking), "cuStreamCreate");
