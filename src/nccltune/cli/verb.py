@@ -120,7 +120,8 @@ def command_line() -> str:
     arguments: list[str] = []
     for parameter in context.command.params:
         name = parameter.name or ""
-        if not given(name) or name not in context.params:
+        # What is kept counts in the run that goes on.
+        if not given(name) or name not in context.params or name == "anew":
             continue
         value = context.params[name]
         if not isinstance(parameter, click.Option):

@@ -26,6 +26,7 @@ def resumed(*words: str) -> str:
     @click.argument("study")
     @click.argument("program", nargs=-1)
     @click.option("--check", is_flag=True)
+    @click.option("--anew", is_flag=True)
     @PLATFORM
     def verb(**_: object) -> None:
         lines.append(command_line())
@@ -44,6 +45,8 @@ def resumed(*words: str) -> str:
 )
 def test_the_command_that_resumes_repeats_the_options(line: str) -> None:
     assert resumed(*shlex.split(line)) == f"nccltune verb {line}"
+    # --anew there would discard what the run that goes on has measured.
+    assert resumed("--anew", *shlex.split(line)) == f"nccltune verb {line}"
 
 
 @pytest.mark.parametrize("launcher", [None, "local", "openmpi:5"])
