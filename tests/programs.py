@@ -18,7 +18,6 @@ def completed(words: Sequence[object] | str, **options: Any) -> "subprocess.Comp
 
 
 def alive(pid: int) -> bool:
-    """Whether a process is there and has not ended."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -27,7 +26,6 @@ def alive(pid: int) -> bool:
 
 
 def write_program(path: Path, text: str) -> Path:
-    """Write a program that can be run."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     path.chmod(0o755)
@@ -35,12 +33,10 @@ def write_program(path: Path, text: str) -> Path:
 
 
 def python_program(path: Path, text: str = "") -> Path:
-    """Write a program of Python."""
     return write_program(path, f"#!{sys.executable}\n{text}")
 
 
 def load_script(path: Path) -> ModuleType:
-    """Load a script that is in no package."""
     name = f"script_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None

@@ -118,7 +118,6 @@ class Process:
         return answer
 
     def rest(self) -> list[Answer]:
-        """All answers until the end."""
         return list(iter(self.receive, None))
 
     def end(self) -> tuple[int, str]:
@@ -161,7 +160,6 @@ class Run:
 
     @property
     def first(self) -> Process:
-        """Rank 0, which answers."""
         return self.ranks[0]
 
     def hello(self) -> Answer:
@@ -175,7 +173,6 @@ class Run:
         self.ranks[rank].popen.send_signal(number)
 
     def end(self) -> list[int]:
-        """The exit statuses of all ranks."""
         return [self.first.end()[0], *(rank.popen.wait(LIMIT_S) for rank in self.ranks[1:])]
 
     def __enter__(self) -> Self:

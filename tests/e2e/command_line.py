@@ -21,7 +21,6 @@ from tests.programs import alive, completed
 
 
 def line(*words: object) -> list[str]:
-    """The words that start it, for this Python."""
     return [sys.executable, "-m", "nccltune", *map(str, words)]
 
 

@@ -228,7 +228,6 @@ class PacketTap:
         self.socket.close()
 
     def packets(self) -> list[Packet]:
-        """What came so far."""
         found: list[Packet] = []
         while True:
             try:

@@ -118,7 +118,6 @@ NEEDS_CHROMIUM = [
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A real Chromium, driven by Playwright."""
     from playwright import sync_api
 
     # Not for the whole session: as long as it is open no other test could run an event loop.

@@ -32,7 +32,6 @@ PROGRAM = ("--", "build/all_reduce_perf", "-b", "4096", "-e", "65536", "-f", "4"
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Be in a folder with the program."""
     (tmp_path / "build").mkdir()
     (tmp_path / "build" / "all_reduce_perf").symlink_to(FAKE)
     monkeypatch.chdir(tmp_path)

@@ -96,7 +96,6 @@ class Terminal:
         os.write(self._fd, keys.encode())
 
     def wait_for(self, text: str) -> None:
-        """Read until the text is shown."""
         while text not in self._seen:
             ready, _, _ = select.select([self._fd], [], [], LIMIT_S)
             assert ready, f"{text!r} is not in {self._seen!r}"

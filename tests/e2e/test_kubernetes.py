@@ -106,7 +106,6 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def first_rows(table: str, count: int) -> str:
-    """The table up to its row of this number."""
     lines = table.splitlines()
     (*_, last) = [at for at, line in enumerate(lines) if " float " in line][:count]
     return "\n".join(lines[: last + 1])

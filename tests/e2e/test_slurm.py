@@ -60,7 +60,6 @@ def launched_on(folder: Path, slurm: dict[str, str], *options: str) -> RunningLa
 
 
 def processes(launched: RunningLaunch) -> list[int]:
-    """The processes of its program that are there."""
     told = (json.loads(path.read_text())["pid"] for path in launched.places.glob("[0-7]"))
     return [pid for pid in told if Path(f"/proc/{pid}/cmdline").exists()]
 

@@ -182,7 +182,6 @@ class Acceptance:
         self.rows: list[Row] = []
 
     def run(self, part: Part) -> Row:
-        """Run a part and add its row."""
         row = Row(part.name, part.checks, PASSED)
         left = self.end - time.monotonic()
         if left < LEAST_S:
@@ -237,7 +236,6 @@ def exit_status(rows: Sequence[Row]) -> int:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return the rows as a Markdown table."""
     lines = ["| part | checked | result | seconds |", "| --- | --- | --- | --- |"]
     for row in rows:
         shown = " ".join(row.detail.replace("|", "/").split())[:200]

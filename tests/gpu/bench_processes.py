@@ -152,7 +152,6 @@ class Bench:
         return {row["bytes"]: row for row in answer["rows"]}
 
     def end(self, seconds: float = 30) -> list[int]:
-        """The exit statuses of all processes."""
         deadline = time.monotonic() + seconds
         return [p.wait(timeout=max(0.1, deadline - time.monotonic())) for p in self.processes]
 

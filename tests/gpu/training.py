@@ -108,7 +108,6 @@ def judge_killed(killed: Killed) -> str:
 
 
 def values(pair: PairRun) -> list[dict[str, float]]:
-    """The results of each rank by name."""
     pairs = ([line.split() for line in rank] for rank in pair.results)
     return [{name: float.fromhex(value) for name, value in rank} for rank in pairs]
 
@@ -366,7 +365,6 @@ class Training:
 
 
 def wait_for(processes: list["subprocess.Popen[str]"], seconds: float) -> None:
-    """Wait until one of the processes has ended."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and all(process.poll() is None for process in processes):
         time.sleep(0.05)

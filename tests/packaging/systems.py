@@ -28,7 +28,6 @@ class System:
     starter: tuple[str, ...] = ()
 
     def check(self) -> None:
-        """Skip the test where the system is missing."""
         if self.starter and not Path(self.starter[0]).is_file():
             pytest.skip(f"no {self.name} in build/sysroots (tests/packaging/sysroots.sh)")
         runs = self.architecture if "qemu" in self.name else platform.machine()

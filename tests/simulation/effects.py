@@ -35,7 +35,6 @@ class Effect:
     others: tuple[float, ...] = (0.0,) * 6
 
     def planted(self, sizes: Floats) -> NDArray[np.bool_]:
-        """Whether the planted choice is faster, by size."""
         return (sizes >= FIRST) & (sizes <= LAST) & (self.gain > 0)
 
     def log_gains(self, sizes: Floats) -> Floats:
@@ -52,7 +51,6 @@ class Effect:
         return np.log(LATENCY_US + sizes / BYTES_PER_US) - self.log_gains(sizes)
 
     def gain_over(self, choice: Choice, sizes: list[int]) -> float:
-        """The true mean log gain of `choice` over `sizes`."""
         gains = self.log_gains(np.array(sizes, dtype=float))[CHOICES.index(choice)]
         return float(gains.mean())
 

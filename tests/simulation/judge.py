@@ -67,7 +67,6 @@ class Tally:
 
 
 def total(tallies: Iterable[Tally]) -> Tally:
-    """All of them added up."""
     return sum(tallies, Tally())
 
 

@@ -37,7 +37,6 @@ class Plan:
 
     @property
     def count(self) -> int:
-        """The number of timings."""
         return len(self.choice)
 
     @property

@@ -93,7 +93,6 @@ def study_of(
 
 
 def analyze_samples(platform: Platform, samples: Iterable[Sample], **options: Any) -> Analysis:
-    """Sort and analyse samples."""
     return analyze(platform, sort_samples(samples), **options)
 
 

@@ -85,7 +85,6 @@ class Cluster:
         self._stop_all()
 
     def kubectl(self, *words: str, check: bool = True, text: str | None = None) -> str:
-        """What kubectl prints."""
         done = completed(["kubectl", *words], env=self.environment, input=text, timeout=120)
         if check and done.returncode != 0:
             raise AssertionError(f"kubectl {' '.join(words)}: {done.stderr}")
@@ -135,7 +134,6 @@ class Cluster:
         self.kubectl("patch", what, "--subresource=status", "--type=merge", "-p", patch)
 
     def say(self, pod: str, text: str) -> None:
-        """More lines of a pod's log."""
         lines = self._logs.setdefault(pod, [])
         for line in text.splitlines():
             lines.append(f"2026-11-21T14:00:00.{len(lines) + 1:09d}Z {line}\n")
@@ -150,11 +148,9 @@ class Cluster:
         self._over.clear()
 
     def stop_api(self) -> None:
-        """The API server is gone."""
         self._stop("kube-apiserver")
 
     def start_api(self) -> None:
-        """The API server is there (again)."""
         self._start(
             "kube-apiserver",
             self._server,

@@ -39,7 +39,6 @@ def output(*words: object) -> str:
 
 @pytest.fixture(scope="module")
 def packages(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with both."""
     needs("dpkg-deb")
     needs("rpmbuild")
     folder = tmp_path_factory.mktemp("packages")

@@ -20,7 +20,6 @@ TOPOLOGY = str(FIELD / "node-01-h100-two-nodes" / "topo.xml")
 
 @pytest.fixture(autouse=True)
 def configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the test its own configuration folder."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return tmp_path / "config" / "nccltune" / "reference"
 

@@ -369,7 +369,6 @@ def test_a_pod_gets_no_path_of_this_machine(cli: Cli, tmp_path: Path) -> None:
 
 @pytest.fixture
 def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the path of an installed recorder."""
     path = tmp_path / "native" / "lib" / "libnccl-profiler-nccltune.so"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"")

@@ -94,7 +94,6 @@ BARE = LaunchRequest()
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Be in a folder with libraries."""
     monkeypatch.chdir(tmp_path)
     for name in (OLD, NEW, "my libs/libnccl.so.2", "a:b/libnccl.so.2"):
         Path(name).parent.mkdir()

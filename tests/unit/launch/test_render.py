@@ -296,7 +296,6 @@ LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 
 
 def blocks(page: Path, language: str = "") -> Iterator[str]:
-    """Yield the text between fences."""
     for match in re.finditer(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.M | re.S):
         if match[1] == language:
             yield match[2]

@@ -23,8 +23,6 @@ class StoppedError(Exception):
 
 @pytest.fixture
 def interrupting() -> Iterator[None]:
-    """An alarm raises."""
-
     def stop(number: int, frame: object) -> None:
         raise StoppedError
 

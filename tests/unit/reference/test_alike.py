@@ -194,7 +194,12 @@ def test_no_ceiling_of_a_usual_node_is_below_what_a_machine_of_its_kind_reached(
     data = CEILINGS.read()
     machines = {machine.name: machine for machine in data.machine}
     checked = set()
-    for row in data.published:
+    # The fastest of the runs that have one ceiling.
+    fastest = {
+        (row.machine, row.gpus, row.nodes, row.collective, row.algorithm): row
+        for row in sorted(data.published, key=lambda row: row.busbw)
+    }
+    for row in fastest.values():
         machine = machines[row.machine]
         model = re.search(r"\bG?[ABHV]\d{2,3}(?: PCIe)?\b", machine.name)
         if not model or not is_whole_board(model[0], row.gpus or machine.gpus):

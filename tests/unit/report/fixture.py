@@ -135,7 +135,6 @@ def findings() -> list[Finding]:
 
 
 def analysis() -> Analysis:
-    """Both collectives."""
     conditions = [condition(Collective.REDUCESCATTER), condition(Collective.ALLREDUCE)]
     return Analysis(PLATFORM, conditions, findings(), sum(item.samples for item in conditions))
 
@@ -292,7 +291,6 @@ def built(
 
 
 def report() -> Report:
-    """The whole report."""
     sources = ["run-1.txt: nccl-tests text, 160 samples", "run-3.txt: nccl-tests text, 160 samples"]
     return built(sources=sources)
 

@@ -46,7 +46,6 @@ def nccl_kernel(name: str, elements: int, ts: float, dur: float, **args: Any) ->
 
 
 def trace(events: Iterable[dict[str, Any]], rank: int | None = 0) -> str:
-    """Return a PyTorch profiler trace."""
     info = {} if rank is None else {"distributedInfo": {"rank": rank, "world_size": 8}}
     return json.dumps({"schemaVersion": 1, **info, "traceEvents": list(events)}, indent=1)
 
@@ -115,7 +114,6 @@ def execution_trace(*calls: dict[str, Any], size: int | None = 4) -> str:
 
 
 def read(path: Path, content: str | bytes) -> Workload:
-    """Write a recording, and read it."""
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return read_workload([path])
 
@@ -127,11 +125,9 @@ def sizes(workload: Workload) -> dict[str, int]:
 
 
 def only(workload: Workload) -> WorkloadRow:
-    """Return the only row."""
     (row,) = workload.rows
     return row
 
 
 def reasons(workload: Workload) -> str:
-    """Return what was not read, as one text."""
     return "\n".join(f"{item.reason} ({item.number})" for item in workload.unread)

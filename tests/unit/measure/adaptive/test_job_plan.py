@@ -143,7 +143,6 @@ def test_the_expected_gain_is_the_true_one(name: str) -> None:
 
 
 def _tuned(timings: list[Timings], job: Workload) -> list[TunedGroup]:
-    """Return what `tune --workload` finds."""
     weights = job_weights(job, search(timings))
     return [
         group
