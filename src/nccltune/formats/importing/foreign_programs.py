@@ -4,11 +4,12 @@
 import re
 from typing import NamedTuple
 
-_OF_NCCL = re.compile(
-    r"NCCL (?:INFO|WARN|version)|# (?:nThread|Collective test)|[nr]ccl-tests|\w_perf\b"
-    r"|size\s+count\s+type\s+(?:redop|root|time)|OSU [NR]CCL",
-    re.IGNORECASE,
+_PRINTED = (
+    r"NCCL (?:INFO|WARN|version)|# (?:nThread|Collective test)"
+    r"|size\s+count\s+type\s+(?:redop|root|time)|OSU [NR]CCL"
 )
+_OF_NCCL = re.compile(rf"{_PRINTED}|[nr]ccl-tests|\w_perf\b", re.IGNORECASE)
+_OUTPUT_OF_NCCL = re.compile(_PRINTED, re.IGNORECASE)
 _NEEDED = "give the output of nccl-tests (all_reduce_perf) on these machines"
 
 
@@ -39,7 +40,7 @@ FOREIGN_PROGRAMS = (
     ),
     ForeignProgram(
         "the OSU micro-benchmarks",
-        "collectives of MPI, not of NCCL",
+        "messages of MPI, not of NCCL",
         re.compile(r"# OSU .{0,40}(?:Latency|Bandwidth) Test"),
     ),
     ForeignProgram(
@@ -65,7 +66,13 @@ FOREIGN_PROGRAMS = (
     ForeignProgram(
         "the perftest of NVSHMEM",
         "collectives of NVSHMEM, not of NCCL",
-        re.compile(r"\bscope\s+latency\(us\)"),
+        re.compile(r"\b(?:scope|redop)\s+latency\(us\)|^#\w+_on_(?:stream|device)\b", re.MULTILINE),
+    ),
+    ForeignProgram(
+        "the tests of DeepEP",
+        "no collective of NCCL, but dispatch and combine by kernels of its own",
+        re.compile(r"\[tuning\] (?:Best \w+|SMs \d)|\bDispatch (?:\+ combine )?bandwidth: \d"),
+        f"to see whether the network is slow, too, {_NEEDED}",
     ),
     ForeignProgram(
         "the tests of MSCCL++",
@@ -95,8 +102,11 @@ FOREIGN_PROGRAMS = (
 )
 
 
-def foreign_program(text: str) -> ForeignProgram | None:
-    """Return the benchmark that wrote `text`; None if it is none of them, or NCCL is in it, too."""
-    if _OF_NCCL.search(text) is not None:
+def foreign_program(text: str, *, words: bool = True) -> ForeignProgram | None:
+    """Return the benchmark that wrote `text`; None if it is none of them, or NCCL is in it, too.
+
+    Without `words` only what NCCL or its tests print counts, no sentence that names them.
+    """
+    if (_OF_NCCL if words else _OUTPUT_OF_NCCL).search(text) is not None:
         return None
     return next((each for each in FOREIGN_PROGRAMS if each.mark.search(text)), None)
