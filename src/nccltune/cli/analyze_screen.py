@@ -162,6 +162,8 @@ def _next(
     elif is_before(analysis.platform.nccl_version):
         hint(UPDATE_FIRST)
     else:
+        if not is_study:
+            hint(f"next: nccltune compare {where}  # is it normal?")
         hint(f"next: run again with NCCL_ALGO and NCCL_PROTO forced, and {more}")
         if measure:
             hint(f"next: or let nccltune measure the choices, on the same machines: {measure}")

@@ -45,6 +45,7 @@ _PROSE = re.compile(
     r".*\d ?[GMT]i?[Bb](?:it)?(?:/s|ps)"
 )
 _BUS_SAID = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?GB/s(?:ec)?\b", re.IGNORECASE)
+_AVERAGE_SAID = re.compile(r"\b(?:avg|average)\b.{0,12}\bbus", re.IGNORECASE)
 _SIZE_NAME = re.compile(r"(?:\b|_)sizes?\b|bytes|payload|elements|\bcount\b", re.IGNORECASE)
 _SHAPE = re.compile(r"(?i:.*\b(?:shapes?|rows|tokens|batch\w*|hidden\w*|seq\w*)\b.*)|[MNKBSH]")
 _RULES = frozenset({"minbytes", "maxbytes"})
@@ -271,11 +272,13 @@ def _of_words(lines: list[str]) -> FileDescription:
 def _figure_hint(lines: list[str]) -> str:
     """Return the command that judges a single figure, with the bus bandwidth that lines state."""
     said = [line for line in lines if _PROSE.match(line)]
-    values = {match[1] for line in said for match in _BUS_SAID.finditer(line)}
+    average = any(map(_AVERAGE_SAID.search, said))
+    values = set() if average else {match[1] for line in said for match in _BUS_SAID.finditer(line)}
     value = values.pop() if len(values) == 1 else "BUSBW"
     command = "nccltune compare FILE --collective NAME --nodes N --ranks N --gpu NAME"
     rows = f"'size,busbw (GB/s)' and 'SIZE,{value}'"
-    return f"; is one figure normal? Write two lines, {rows}: {command}" * bool(said)
+    of = ", of the largest size, as the average is over all sizes" * average
+    return f"; is one figure normal? Write two lines, {rows}{of}: {command}" * bool(said)
 
 
 def _bare_rows(lines: list[str]) -> FileDescription | None:

@@ -99,6 +99,7 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
         ("E2E Latency: 4.9 ms\nThroughput: 13,361 tokens/s\n", "nothing in it", "", None),
         ("a throughput of 12.5 GB/s\n", "states a bandwidth in words", "'SIZE,12.5'", 1),
         ("all_reduce_perf -b 8 -e 8G gives 31 GB/s\n", "states a bandwidth", "'SIZE,31'", 1),
+        ("the avg busbw of NCCL is 15 GB/s\n", "states a bandwidth", "'SIZE,BUSBW', of the", 1),
         ("nccl-tests are fine\n[tuning] Best combine: SMs 24: 4 GB/s\n", "DeepEP", "", None),
         (OF_NODES, "3 at 49 to 50, 2 at 88 to 89; only in the lower ones", "FOLDER", 2),
         (OF_NODES, "of them: n04 in 2", "nccltune compare", 2),
