@@ -26,8 +26,8 @@ _EQUAL = 0.05
 _UNEVEN = 1.5
 """Ratio of runs of one scale from which the series is in doubt."""
 _OF_TREES = (
-    "; on 2 nodes trees send each byte once where bus bandwidth counts it nearly twice, so they may "
-    "exceed the NICs' rate: run 2 nodes with NCCL_ALGO=Ring, too, before you look for a fault"
+    "; on 2 nodes trees send each byte once where bus bandwidth counts it nearly twice, so they "
+    "may exceed the NICs' rate: run 2 nodes with NCCL_ALGO=Ring, too, before you look for a fault"
 )
 _FACTS = 2
 """Most facts of a title."""
@@ -231,7 +231,8 @@ def _sentences(
         found.append(
             f"{words(rows[i], place)}, {words(rows[j], place)} at {format_bytes(sizes[place])}: "
             f"{100 * loss:.0f} % lost{over}{''.join(rest)}"
-            + of_two * (i == 0 and rows[0].nodes == 2 and not same_nodes)
+            + of_two
+            * (i == 0 and rows[0].nodes == 2 and not same_nodes)
         )
     if len(rows) > 1 and not found:
         found.append(f"no step loses more than {100 * (1 - _DROP):.0f} % at the sizes shown")

@@ -178,22 +178,29 @@ def describe(text: str) -> FileDescription:
         )
     if (found := describe_sentences(lines) or _of_test(text)) is not None:
         return found
-    if (match := _START.search(text)) is not None:
-        at, script = text.count("\n", 0, match.start()), any(map(_SCRIPT.match, lines))
-        if not script and _PROSE.match(lines[at]):
-            return _of_words(lines)
-        return FileDescription(
-            f"{'is a script' if script else 'has a command'} that starts nccl-tests, and no row of"
-            " its output",
-            f"give its output; check the command: nccltune lint {{name}}{_figure_hint(lines)}",
-            at + 1,
-        )
+    if (started := _of_start(text, lines)) is not None:
+        return started
     for table in tables:
         first = table.line <= _LEAST and not re.search(r"\d", table.listed)
         cells = (cell for row in table.first for cell in row)
         if first or table.numbered or any(map(collective_of_title, cells)):
             return _of_table(table)
     return _bare_rows(lines) or _of_prose(lines)
+
+
+def _of_start(text: str, lines: list[str]) -> FileDescription | None:
+    """Describe a command that starts nccl-tests, or a sentence that names one; None without it."""
+    if (match := _START.search(text)) is None:
+        return None
+    at, script = text.count("\n", 0, match.start()), any(map(_SCRIPT.match, lines))
+    if not script and _PROSE.match(lines[at]):
+        return _of_words(lines)
+    what = "is a script" if script else "has a command"
+    return FileDescription(
+        f"{what} that starts nccl-tests, and no row of its output",
+        f"give its output; check the command: nccltune lint {{name}}{_figure_hint(lines)}",
+        at + 1,
+    )
 
 
 def describe_log(text: str) -> FileDescription | None:
@@ -256,8 +263,10 @@ def _of_prose(lines: list[str]) -> FileDescription:
             hint,
             timed[0],
         )
-    return _of_words(lines) if any(map(_PROSE.match, lines)) else FileDescription(
-        "nothing in it is known", KNOWN
+    return (
+        _of_words(lines)
+        if any(map(_PROSE.match, lines))
+        else FileDescription("nothing in it is known", KNOWN)
     )
 
 
