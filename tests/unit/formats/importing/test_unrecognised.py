@@ -122,8 +122,7 @@ def test_a_file_without_measurements_is_described(
 
 
 @pytest.mark.parametrize(
-    "named",
-    ["osu_xccl_allreduce", "osu_nccl_bcast", "ib_write_bw, iperf3", "iperf, sendrecv_perf"],
+    "named", ["osu_xccl_allreduce", "osu_nccl_bcast", "ib_write_bw, iperf3", "iperf, sendrecv_perf"]
 )
 def test_only_the_one_program_of_a_text_is_named(named: str) -> None:
     message = describe(f"{named}:\n\n" + WAYS.replace("elements", "size")).message
