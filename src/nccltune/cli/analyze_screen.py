@@ -12,13 +12,14 @@ from nccltune.analyze.compared import Comparison, comparisons, is_right
 from nccltune.analyze.default_runs import is_before, ran_text
 from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis
 from nccltune.analyze.stats import MIN_ROUNDS
-from nccltune.app.analyze import AnalyzedInput
+from nccltune.app.analyze import Analyzed, AnalyzedInput
+from nccltune.app.compare import FleetCompared
 from nccltune.cli.compare_screen import show as show_compared
 from nccltune.cli.import_screen import UPDATE_FIRST, next_of_cause, show_read
 from nccltune.cli.output import hanging, hint, next_step, plain_table, stdout, styled
 from nccltune.formats.reading.platform_facts import joined
 from nccltune.model.finding import FindingKind
-from nccltune.model.numbers import percent_text, size_form
+from nccltune.model.numbers import counted, percent_text, size_form
 from nccltune.model.scale import Scale
 from nccltune.model.sizes import format_bytes
 from nccltune.report.remarks import REMARKS, grouped
@@ -26,6 +27,8 @@ from nccltune.report.words import no_shapes, range_text, rate_text
 
 _GAP = 4
 """Neighbouring sizes with a larger ratio leave a gap in the curve."""
+_MANY = 3
+"""The most sets of runs of a fleet whose curves are all printed."""
 _NARROW = 66
 """On a terminal with fewer columns a finding starts on its own line."""
 
@@ -38,7 +41,8 @@ def show(found: AnalyzedInput, path: Path, stated: str = "") -> None:
     out = stdout()
     if found.compared is not None:
         show_compared(found.compared)
-    for number, part in enumerate(found.parts):
+    shown = _shown(found)
+    for number, part in enumerate(shown):
         analysis = part.analysis
         if part.of:
             first = found.compared is None and not number
@@ -60,11 +64,24 @@ def show(found: AnalyzedInput, path: Path, stated: str = "") -> None:
         compared = show_analysis(analysis, out, foreign=part.foreign)
         for line in _scale_lines(analysis) if found.compared is None and not part.foreign else ():
             hanging(out, ("scales     ", "bold"), 11, line)
+    if len(shown) < len(found.parts):
+        of = f"{len(found.parts) - len(shown)} of {counted(len(found.parts), 'set')} of runs"
+        text = f"not shown for {of}: no clear dip, plateau or falling time; of one file"
+        out.print("")
+        hanging(out, "curves     ", 11, f"{text}: nccltune analyze FILE")
     if found.imported is not None:
         # What is doubtful is a finding of a single part.
         show_read(found.imported, doubtful=len(found.parts) > 1)
     if len(found.parts) == 1:
         _next(analysis, compared, path, part.measure, stated, is_study=found.imported is None)
+
+
+def _shown(found: AnalyzedInput) -> list[Analyzed]:
+    """Return the parts to print: of a fleet with many only those with a finding of their own."""
+    if not isinstance(found.compared, FleetCompared) or len(found.parts) <= _MANY:
+        return found.parts
+    kinds = {FindingKind.NOT_COMPARED, FindingKind.NOT_SATURATED}
+    return [part for part in found.parts if {x.kind for x in part.analysis.findings} - kinds]
 
 
 def show_analysis(analysis: Analysis, out: Console, *, foreign: bool = False) -> list[Comparison]:
@@ -145,6 +162,8 @@ def _next(
     elif is_before(analysis.platform.nccl_version):
         hint(UPDATE_FIRST)
     else:
+        if not is_study:
+            hint(f"next: nccltune compare {where}  # is it normal?")
         hint(f"next: run again with NCCL_ALGO and NCCL_PROTO forced, and {more}")
         if measure:
             hint(f"next: or let nccltune measure the choices, on the same machines: {measure}")

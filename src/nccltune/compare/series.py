@@ -11,6 +11,7 @@ import msgspec
 from nccltune.analyze.stats import median
 from nccltune.compare.runs import MeasuredRun, MeasuredTest, fact_differences, runs_by_platform
 from nccltune.formats.reading.platform_facts import joined
+from nccltune.model.collective import Collective
 from nccltune.model.numbers import gain_text
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
@@ -24,6 +25,10 @@ _DENT = 0.8
 _EQUAL = 0.05
 _UNEVEN = 1.5
 """Ratio of runs of one scale from which the series is in doubt."""
+_OF_TREES = (
+    "; on 2 nodes trees send each byte once where bus bandwidth counts it nearly twice, so they "
+    "may exceed the NICs' rate: run 2 nodes with NCCL_ALGO=Ring, too, before you look for a fault"
+)
 _FACTS = 2
 """Most facts of a title."""
 _MOST_SCALES = 0.8
@@ -154,7 +159,8 @@ def _series(by_scale: dict[MeasuredTest, list[_Times]], words: str) -> ScalingSe
         )
         for i, (test, items) in enumerate(complete)
     ]
-    sentences = _sentences(rows[first:], dents[first:], sizes)
+    trees = test.collective is Collective.ALLREDUCE and each > 1 and "ring" not in words.lower()
+    sentences = _sentences(rows[first:], dents[first:], sizes, _OF_TREES if trees else "")
     logs = [[math.fsum(x[sizes[-1]]) / len(x[sizes[-1]]) for x in items] for _, items in complete]
     if max(apart := [math.exp(max(own) - min(own)) for own in logs]) > _UNEVEN:
         sentences = [
@@ -174,8 +180,13 @@ def _dents(rates: list[list[float]], i: int) -> list[int]:
     ]
 
 
-def _sentences(rows: list[ScaleRow], dents: list[list[int]], sizes: list[int]) -> list[str]:
-    """Return a sentence for each dent, a loss over all steps, and each step that stands out."""
+def _sentences(
+    rows: list[ScaleRow], dents: list[list[int]], sizes: list[int], of_two: str
+) -> list[str]:
+    """Return a sentence for each dent, a loss over all steps, and each step that stands out.
+
+    `of_two` is added to a loss from two nodes on.
+    """
     same_nodes = rows[0].nodes == rows[-1].nodes
     noun = "ranks" if same_nodes else "nodes"
 
@@ -220,6 +231,8 @@ def _sentences(rows: list[ScaleRow], dents: list[list[int]], sizes: list[int]) -
         found.append(
             f"{words(rows[i], place)}, {words(rows[j], place)} at {format_bytes(sizes[place])}: "
             f"{100 * loss:.0f} % lost{over}{''.join(rest)}"
+            + of_two
+            * (i == 0 and rows[0].nodes == 2 and not same_nodes)
         )
     if len(rows) > 1 and not found:
         found.append(f"no step loses more than {100 * (1 - _DROP):.0f} % at the sizes shown")

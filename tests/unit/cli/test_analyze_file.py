@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,7 @@ def test_what_is_no_study_is_analyzed_as_its_import_is_and_nothing_is_written(
         out, err = cli("analyze", name)
         assert "2 nodes" in out
         assert f"nccltune import {name} FILES -o STUDY" in err
+        assert err.startswith(f"next: nccltune compare {name}  # is it normal?\n")
         assert "/tmp" not in out + err
 
 
@@ -276,6 +278,23 @@ def test_a_setting_that_names_runs_is_no_other_program(cli: Cli, inside: Path) -
     out = cli("analyze", "post.md").out
     assert "NCCL_PXN_DISABLE=1 is 2.00x faster than Without any setting" in out
     assert "may not be of NCCL" not in out
+
+
+def test_of_a_large_fleet_only_curves_with_a_finding_are_printed(cli: Cli, inside: Path) -> None:
+    (inside / "pairs").mkdir()
+    for first, second in combinations(("n1", "n2", "n3", "n4"), 2):
+        rate = 12e3 if "n4" in (first, second) else 40e3
+        times = {1 << i: (50 + (1 << i) / rate,) * 2 for i in range(24, 33, 2)}
+        if (first, second) == ("n1", "n2"):
+            times[1 << 26] = (9e4, 9e4)
+        made = nccl_tests_log([first, second], times, gpus=8)
+        (inside / "pairs" / f"{first}_{second}.txt").write_text(made, encoding="utf-8")
+    out = cli("analyze", "pairs", code=1).out
+    assert "n4: " in out
+    assert out.count("\nplatform ") == 1
+    assert "runs       n1_n2.txt\n" in out
+    assert "falling time" in out
+    assert "not shown for 5 of 6 sets of runs" in out
 
 
 def test_a_folder_of_three_scales_is_a_series(cli: Cli, inside: Path) -> None:

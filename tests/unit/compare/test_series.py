@@ -105,6 +105,15 @@ def test_a_loss_over_all_scales_is_told_and_a_step_only_beyond_the_trend(
         assert re.search(words, sentence), found.sentences
 
 
+@pytest.mark.parametrize(("first", "each", "trees"), [(2, 8, True), (2, 1, False), (4, 8, False)])
+def test_what_trees_gain_on_two_nodes_is_told(first: int, each: int, *, trees: bool) -> None:
+    factors = {first: 1.0, 8: 3.0, 16: 3.0}
+    (found,) = scaling(series(factors, each=each))
+    assert len(found.sentences) == 1
+    assert "% lost" in found.sentences[0]
+    assert ("2 nodes with NCCL_ALGO=Ring" in found.sentences[0]) is trees
+
+
 def test_more_ranks_on_the_same_nodes_are_a_series() -> None:
     random_ = random.Random(2)
     runs = [

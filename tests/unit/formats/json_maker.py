@@ -51,10 +51,7 @@ def made(
         }
         if iterations:
             for name in ("out_of_place", "in_place"):
-                result[f"{name}_per_iter"] = {
-                    "skipped_iterations": 1,
-                    "times_us": list(iterations),
-                }
+                result[f"{name}_per_iter"] = {"skipped_iterations": 1, "times_us": list(iterations)}
         if version >= 2:
             result |= {"actual_iterations": 20, "experiment_name": ""}
         results.append(result)

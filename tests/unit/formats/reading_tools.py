@@ -47,12 +47,7 @@ class Read:
         return set(self.report.choices)
 
 
-def run(
-    reader: Reader,
-    data: str | bytes,
-    name: str = "out.txt",
-    **options: object,
-) -> Read:
+def run(reader: Reader, data: str | bytes, name: str = "out.txt", **options: object) -> Read:
     report = FileReport(name=name)
     context = Context(
         name=name,

@@ -14,11 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from nccltune.formats.importing.detect import HEAD_BYTES, kind_of, kind_of_rest
-from nccltune.formats.importing.environments import (
-    environment_of,
-    read_environment,
-    settings_in,
-)
+from nccltune.formats.importing.environments import environment_of, read_environment, settings_in
 from nccltune.formats.importing.hardware import read_hardware
 from nccltune.formats.importing.json_records import MOST_BYTES, is_records, read_json_records
 from nccltune.formats.importing.posted_values import FileDescription

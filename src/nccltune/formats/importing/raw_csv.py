@@ -10,12 +10,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from nccltune.formats.importing.raw_header import (
-    is_row,
-    no_header,
-    with_collective,
-    with_gpus,
-)
+from nccltune.formats.importing.raw_header import is_row, no_header, with_collective, with_gpus
 from nccltune.formats.importing.raw_row import RawColumn, RawRow
 from nccltune.formats.nccl_log.run_settings import NcclLog
 from nccltune.formats.reading.cell_lists import plain_rows
@@ -45,12 +40,7 @@ from nccltune.formats.reading.table_header import (
 from nccltune.formats.text.cells import CellError, Problem
 from nccltune.formats.text.delimited import cells_of
 from nccltune.formats.text.lines import encoding_of, line_blocks, visible
-from nccltune.model.choice import (
-    DEFAULT,
-    AnyChoice,
-    Choice,
-    choice_label,
-)
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label
 from nccltune.model.collective import Collective
 from nccltune.model.sample import Sample, Source
 
@@ -184,14 +174,7 @@ class _Rows:
     """A parser of rows. The header gives the position of each column."""
 
     def __init__(
-        self,
-        header: Header,
-        context: Context,
-        line: int,
-        heading: str,
-        title: str,
-        *,
-        apart: bool,
+        self, header: Header, context: Context, line: int, heading: str, title: str, *, apart: bool
     ) -> None:
         """Find the columns. Raises CellError if a needed one is missing or is there twice.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+from nccltune.formats.importing.foreign_programs import foreign_program
 from nccltune.formats.importing.json_records import json_documents
 from nccltune.formats.importing.posted_values import (
     FileDescription,
@@ -43,6 +44,8 @@ _PROSE = re.compile(
     r"(?=.*(?i:\b(?:busbw|algbw|bandwidth|bus bw|throughput)\b|[nr]ccl|_perf\b|all[ _-]?reduce))"
     r".*\d ?[GMT]i?[Bb](?:it)?(?:/s|ps)"
 )
+_BUS_SAID = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?GB/s(?:ec)?\b", re.IGNORECASE)
+_AVERAGE_SAID = re.compile(r"\b(?:avg|average)\b.{0,12}\bbus", re.IGNORECASE)
 _SIZE_NAME = re.compile(r"(?:\b|_)sizes?\b|bytes|payload|elements|\bcount\b", re.IGNORECASE)
 _SHAPE = re.compile(r"(?i:.*\b(?:shapes?|rows|tokens|batch\w*|hidden\w*|seq\w*)\b.*)|[MNKBSH]")
 _RULES = frozenset({"minbytes", "maxbytes"})
@@ -159,6 +162,8 @@ def describe(text: str) -> FileDescription:
             "give an output with its numbers",
             cut,
         )
+    if (program := foreign_program(text, words=False)) is not None:
+        return FileDescription(f"has output of {program.name}: {program.measures}", program.hint)
     if (values := describe_pairs(lines) or describe_list(lines)) is not None:
         return values
     tables = sorted(_tables(lines), key=lambda table: not (table.measured or table.sized))
@@ -173,19 +178,29 @@ def describe(text: str) -> FileDescription:
         )
     if (found := describe_sentences(lines) or _of_test(text)) is not None:
         return found
-    if (match := _START.search(text)) is not None:
-        what = "is a script" if any(map(_SCRIPT.match, lines)) else "has a command"
-        return FileDescription(
-            f"{what} that starts nccl-tests, and no row of its output",
-            "give its output; check the command: nccltune lint {name}",
-            text.count("\n", 0, match.start()) + 1,
-        )
+    if (started := _of_start(text, lines)) is not None:
+        return started
     for table in tables:
         first = table.line <= _LEAST and not re.search(r"\d", table.listed)
         cells = (cell for row in table.first for cell in row)
         if first or table.numbered or any(map(collective_of_title, cells)):
             return _of_table(table)
     return _bare_rows(lines) or _of_prose(lines)
+
+
+def _of_start(text: str, lines: list[str]) -> FileDescription | None:
+    """Describe a command that starts nccl-tests, or a sentence that names one; None without it."""
+    if (match := _START.search(text)) is None:
+        return None
+    at, script = text.count("\n", 0, match.start()), any(map(_SCRIPT.match, lines))
+    if not script and _PROSE.match(lines[at]):
+        return _of_words(lines)
+    what = "is a script" if script else "has a command"
+    return FileDescription(
+        f"{what} that starts nccl-tests, and no row of its output",
+        f"give its output; check the command: nccltune lint {{name}}{_figure_hint(lines)}",
+        at + 1,
+    )
 
 
 def describe_log(text: str) -> FileDescription | None:
@@ -248,14 +263,31 @@ def _of_prose(lines: list[str]) -> FileDescription:
             hint,
             timed[0],
         )
-    prose = next((at for at, line in enumerate(lines, 1) if _PROSE.match(line)), None)
-    if prose is not None:
-        return FileDescription(
-            "states a bandwidth in words, and has no table with a size and a time for each call",
-            "give the output of nccl-tests, if it is from one",
-            prose,
-        )
-    return FileDescription("nothing in it is known", KNOWN)
+    return (
+        _of_words(lines)
+        if any(map(_PROSE.match, lines))
+        else FileDescription("nothing in it is known", KNOWN)
+    )
+
+
+def _of_words(lines: list[str]) -> FileDescription:
+    return FileDescription(
+        "states a bandwidth in words, and has no table with a size and a time for each call",
+        f"give the output of nccl-tests, if it is from one{_figure_hint(lines)}",
+        next(at for at, line in enumerate(lines, 1) if _PROSE.match(line)),
+    )
+
+
+def _figure_hint(lines: list[str]) -> str:
+    """Return the command that judges a single figure, with the bus bandwidth that lines state."""
+    said = [line for line in lines if _PROSE.match(line)]
+    average = any(map(_AVERAGE_SAID.search, said))
+    values = set() if average else {match[1] for line in said for match in _BUS_SAID.finditer(line)}
+    value = values.pop() if len(values) == 1 else "BUSBW"
+    command = "nccltune compare FILE --collective NAME --nodes N --ranks N --gpu NAME"
+    rows = f"'size,busbw (GB/s)' and 'SIZE,{value}'"
+    of = ", of the largest size, as the average is over all sizes" * average
+    return f"; is one figure normal? Write two lines, {rows}{of}: {command}" * bool(said)
 
 
 def _bare_rows(lines: list[str]) -> FileDescription | None:

@@ -91,11 +91,7 @@ def rows_with_times(rows: list[FlatRow], factor: float) -> list[FlatRow]:
         + tuple(
             value
             for at in range(_FIRST_TIME, len(row), 3)
-            for value in (
-                row[at + 1] and row[1] * factor / (row[at + 1] * 1e3),
-                None,
-                row[at + 2],
-            )
+            for value in (row[at + 1] and row[1] * factor / (row[at + 1] * 1e3), None, row[at + 2])
         )
         for row in rows
     ]

@@ -10,11 +10,7 @@ from nccltune.formats.nccl_tests.conditions import blocking_of, conditions_of, n
 from nccltune.formats.reading.collective_names import collective_of_program
 from nccltune.formats.reading.command_lines import CommandFound
 from nccltune.formats.reading.file_report import FileReport, FlagKind
-from nccltune.formats.reading.platform_facts import (
-    PlatformFacts,
-    machine_name,
-    relevant_settings,
-)
+from nccltune.formats.reading.platform_facts import PlatformFacts, machine_name, relevant_settings
 from nccltune.formats.reading.runs import DEFAULT_ITERATIONS, DEFAULT_WARMUP
 from nccltune.formats.text.redact import host_hash
 from nccltune.formats.text.stamps import Stamps
@@ -166,11 +162,7 @@ class NcclTestsRun:
             self.graph = more.get("graph", 0)
             self.unaligned = more.get("unalign", 0)
             if match["warmup"] == "0":
-                report.flag(
-                    FlagKind.NOTE,
-                    "no warm-up (-w 0): times may be longer",
-                    number,
-                )
+                report.flag(FlagKind.NOTE, "no warm-up (-w 0): times may be longer", number)
             each = self.aggregated * max(1, self.graph)
             self.iterations = int(match["iters"]) * each or None
             self.calls = (int(match["iters"]) + int(match["warmup"])) * each

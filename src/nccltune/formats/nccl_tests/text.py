@@ -113,9 +113,7 @@ def read_text(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
     yield from read_blocks(_unfolded(blocks), context)
 
 
-def _unfolded(
-    blocks: Iterable[tuple[int, list[str]]],
-) -> Iterator[tuple[int, list[str]]]:
+def _unfolded(blocks: Iterable[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
     """Yield blocks with the lines of an output that is a string in a JSON log line."""
     for number, lines in blocks:
         if not any(_FOLDED.search(line) for line in lines):

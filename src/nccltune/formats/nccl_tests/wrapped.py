@@ -8,12 +8,7 @@ import re
 from typing import NamedTuple
 
 from nccltune.formats.nccl_log.lines import find_log_line
-from nccltune.formats.nccl_tests.columns import (
-    PLACEMENTS,
-    BadRowError,
-    TableColumns,
-    labels_of,
-)
+from nccltune.formats.nccl_tests.columns import PLACEMENTS, BadRowError, TableColumns, labels_of
 
 _LABELS = re.compile(r"size[ \t]+count[ \t]+type[ \t]")
 _ROW = re.compile(r"\s*-?\d{1,20}\s+-?\d{1,20}\s+[a-z]\w{1,15}\s")

@@ -12,14 +12,7 @@ from typing import NamedTuple
 
 from nccltune.formats.reading.collective_names import collective_of_title
 from nccltune.formats.reading.foreign_names import counts_in_english
-from nccltune.model.choice import (
-    DEFAULT,
-    TUNED_RUN,
-    Algorithm,
-    AnyChoice,
-    Choice,
-    Protocol,
-)
+from nccltune.model.choice import DEFAULT, TUNED_RUN, Algorithm, AnyChoice, Choice, Protocol
 
 _NAMED_NODES = re.compile(
     r"(?<![A-Za-z0-9])(?:N|nodes)[-_]?0*(\d{1,5})(?!\.?\d)|(\d{1,5})[-_]?nodes?(?![a-z])"

@@ -134,12 +134,7 @@ _AT_ONE_SCALE = {
     "gpus": "GPUs by PCI bus",
     "gpus_per_process": "GPUs of a process",
 }
-FACT_WORDS = {
-    **_PLAIN,
-    "hosts": "hosts",
-    "nics": "NICs",
-    "settings": "NCCL settings",
-}
+FACT_WORDS = {**_PLAIN, "hosts": "hosts", "nics": "NICs", "settings": "NCCL settings"}
 """The facts whose absence may cause a doubt, with their names in messages."""
 
 

@@ -89,11 +89,11 @@ def with_title(line: str, title: str, below: Sequence[str] = (), unit: str = "")
     separator = BLANKS if aligned else separator
     row = next((line for line in below[:2] if any(map(str.isalnum, line))), "")
     united = _UNIT_INSIDE.search(row[:MOST_CHARACTERS]) and not _UNIT_INSIDE.search(line)
-    match = _TITLE.search(title[:400]) or _TIMES.search(title[:400])
+    match = _titled(title[:400])
     stated = match is None and bool(unit)
     if stated:
-        match = _TITLE.search(unit) or _TIMES.search(unit)
-    titled = match is not None and is_unit(match["unit"])
+        match = _titled(unit)
+    titled = match is not None
     if not (united or titled) or not separator or len(line) > MOST_CHARACTERS:
         return line
     names = cells_of(line, separator)
@@ -113,7 +113,7 @@ def with_title(line: str, title: str, below: Sequence[str] = (), unit: str = "")
     named = any(
         column.role or column.unit not in ("", "B") or column.name.isdecimal() for column in others
     )
-    if match is None or not titled or named:
+    if match is None or named:
         return line
     if len(others) != len(names) - 1 or not others or not (all(names) or len(others) == 1):
         return line
@@ -134,6 +134,12 @@ def with_title(line: str, title: str, below: Sequence[str] = (), unit: str = "")
         for name, column, number in zip(names, columns, numbers, strict=True)
     ]
     return joined_cells(cells, separator)
+
+
+def _titled(text: str) -> re.Match[str] | None:
+    """Return the first measure with a unit that a title names, else the first unit of a time."""
+    found = (match for each in (_TITLE, _TIMES) for match in each.finditer(text))
+    return next((match for match in found if is_unit(match["unit"])), None)
 
 
 def _spread(line: str, below: Sequence[str]) -> str:

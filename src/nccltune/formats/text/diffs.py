@@ -21,9 +21,7 @@ def is_added(text: str) -> bool:
     return _OLD.search(text) is None and len(_NEW.findall(text)) > 1
 
 
-def added_lines(
-    blocks: Iterable[tuple[int, list[str]]],
-) -> Iterator[tuple[int, list[str]]]:
+def added_lines(blocks: Iterable[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
     """Yield blocks without the sign of the lines that a diff adds."""
     for number, lines in blocks:
         yield number, [line.removeprefix("+") for line in lines]
@@ -34,9 +32,7 @@ def old_line(line: str) -> str:
     return line[1:] if line[:1] in ("+", "-") else line
 
 
-def sides_of_diff(
-    blocks: Iterable[tuple[int, list[str]]],
-) -> Iterator[tuple[int, list[str]]]:
+def sides_of_diff(blocks: Iterable[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
     """Yield the old lines of a diff and then the new ones, each side below a title.
 
     Lines that both have are new at the next `+`, so that tables of both sides have places of their

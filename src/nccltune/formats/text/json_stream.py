@@ -54,10 +54,7 @@ class JsonStream:
     """
 
     def __init__(
-        self,
-        file: BinaryIO,
-        lists: frozenset[str],
-        progress: Callable[[int], None] | None = None,
+        self, file: BinaryIO, lists: frozenset[str], progress: Callable[[int], None] | None = None
     ) -> None:
         self.complete = False
         self._file = file

@@ -67,10 +67,7 @@ def check_text(head: bytes) -> None:
 
 
 def line_blocks(
-    file: BinaryIO,
-    *,
-    too_long: TooLong | None = None,
-    progress: Progress | None = None,
+    file: BinaryIO, *, too_long: TooLong | None = None, progress: Progress | None = None
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield blocks of lines, each with the number of its first line (from 1).
 

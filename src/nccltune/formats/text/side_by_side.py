@@ -26,9 +26,7 @@ def are_beside(text: str) -> bool:
     return any(_right(_HEADER, line) is not None for line in text.split("\n"))
 
 
-def below_each_other(
-    blocks: Iterable[tuple[int, list[str]]],
-) -> Iterator[tuple[int, list[str]]]:
+def below_each_other(blocks: Iterable[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
     """Yield blocks in which each right table is below its left one, both below a title.
 
     The titles are the words above the tables, separated like them, else `left` and `right`.

@@ -20,14 +20,7 @@ from typing import Any
 
 import msgspec
 
-from nccltune.formats.text.cells import (
-    MAX_INT,
-    CellError,
-    Problem,
-    name_of,
-    number_of,
-    size_of,
-)
+from nccltune.formats.text.cells import MAX_INT, CellError, Problem, name_of, number_of, size_of
 from nccltune.formats.text.lines import check_text, visible
 from nccltune.model.choice import ALGORITHMS, MAX_CHANNELS, PROTOCOLS, Choice
 from nccltune.model.collective import TUNED

@@ -102,8 +102,7 @@ def test_unreadable_lines_are_shown(tmp_path: Path, nccltune: Command) -> None:
 
 
 def test_a_file_that_gave_nothing_is_read_again_under_another_name(
-    tmp_path: Path,
-    nccltune: Command,
+    tmp_path: Path, nccltune: Command
 ) -> None:
     half = put(tmp_path / "Ring.txt")
     result = nccltune("import", half, "-o", tmp_path / "a")

@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 from nccltune.analyze import sort_samples
 from nccltune.formats.importing.raw_csv import REQUIRED
 from nccltune.formats.reading.file_report import FileKind
-from nccltune.model.choice import (
-    ALGORITHMS,
-    DEFAULT,
-    PROTOCOLS,
-    Algorithm,
-    Choice,
-    Protocol,
-)
+from nccltune.model.choice import ALGORITHMS, DEFAULT, PROTOCOLS, Algorithm, Choice, Protocol
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError
 from nccltune.model.sample import Sample, Source

@@ -97,7 +97,10 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
         ("a 0.71 sec\nb 0.65 sec 1 Gb/s\nc 0.6 sec\n", "3 lines with times", "output of", 1),
         ("# Out of bounds values : 0 OK\n", "the last lines of nccl-tests and no row", "whole", 1),
         ("E2E Latency: 4.9 ms\nThroughput: 13,361 tokens/s\n", "nothing in it", "", None),
-        ("a throughput of 12.5 GB/s\n", "states a bandwidth in words", "", 1),
+        ("a throughput of 12.5 GB/s\n", "states a bandwidth in words", "'SIZE,12.5'", 1),
+        ("all_reduce_perf -b 8 -e 8G gives 31 GB/s\n", "states a bandwidth", "'SIZE,31'", 1),
+        ("the avg busbw of NCCL is 15 GB/s\n", "states a bandwidth", "'SIZE,BUSBW', of the", 1),
+        ("nccl-tests are fine\n[tuning] Best combine: SMs 24: 4 GB/s\n", "DeepEP", "", None),
         (OF_NODES, "3 at 49 to 50, 2 at 88 to 89; only in the lower ones", "FOLDER", 2),
         (OF_NODES, "of them: n04 in 2", "nccltune compare", 2),
         (OF_NODES.replace("8", "5"), "5 pairs of nodes, each with a value, all from", "", 2),
@@ -119,8 +122,7 @@ def test_a_file_without_measurements_is_described(
 
 
 @pytest.mark.parametrize(
-    "named",
-    ["osu_xccl_allreduce", "osu_nccl_bcast", "ib_write_bw, iperf3", "iperf, sendrecv_perf"],
+    "named", ["osu_xccl_allreduce", "osu_nccl_bcast", "ib_write_bw, iperf3", "iperf, sendrecv_perf"]
 )
 def test_only_the_one_program_of_a_text_is_named(named: str) -> None:
     message = describe(f"{named}:\n\n" + WAYS.replace("elements", "size")).message
@@ -151,6 +153,7 @@ def test_prose_with_commas_is_no_table_below_the_first_lines() -> None:
         ),
         ("size(B)  count  type  redop  scope  latency(us)\n8 1 int64 sum b 2.14\n", "NVSHMEM"),
         ("#device_alltoall\nsize(B) count type scope latency(us) algbw(GB/s)\n", "NVSHMEM"),
+        ("#reduction_on_stream\nsize(B) count type redop latency(us)\n8 2 int sum 7\n", "NVSHMEM"),
         ("nvbandwidth Version: v0.5\n", "nvbandwidth"),
         ("Comm. Op    Message Size    Count\nall_reduce\n   8.0 KB   4\n", "DeepSpeed"),
         ("Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)\n D\\D 0 1\n", "p2pBandwidth"),
@@ -159,7 +162,7 @@ def test_prose_with_commas_is_no_table_below_the_first_lines() -> None:
 )
 def test_other_benchmarks_are_named(text: str, program: str) -> None:
     with pytest.raises(
-        InputError, match="is output of .*: (?:no |copies|collectives|one)"
+        InputError, match="is output of .*: (?:no |copies|collectives|messages|one)"
     ) as caught:
         kind_of(text.encode())
     assert program in str(caught.value)

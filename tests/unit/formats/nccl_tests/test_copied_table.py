@@ -502,6 +502,7 @@ def test_the_names_of_another_table_end_a_copied_one(tmp_path: Path) -> None:
         ("Latency (ms)", "| Size | Latency | Speedup |", None),
         ("TP=4 (latency us)", "| Size | a | b |", "|a latency (us)|b latency (us)|"),
         ("Table 1 (busbw in GB/s)", "| Size | a |", "|Size|busbw (GB/s)|"),
+        ("latency by us (all times in ms):", "| Size | a | b |", "|a times (ms)|b times (ms)|"),
         ("Bandwidth (GB/s)", "| Size | Ring | Tree |", None),
         ("Bus bandwidth (percent)", "| Size | Ring | Tree |", None),
         ("Time (us)", "| Size | Ring (us) | Tree (us) |", None),

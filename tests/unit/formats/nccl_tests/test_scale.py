@@ -24,10 +24,7 @@ BY_COUNT = (
 
 
 def made(
-    ranks: int,
-    collective: Collective = Collective.ALLREDUCE,
-    era: str = "2.17",
-    **changes: object,
+    ranks: int, collective: Collective = Collective.ALLREDUCE, era: str = "2.17", **changes: object
 ) -> Made:
     """Return a run on nodes of 8 GPUs, one process per GPU."""
     sizes = tuple(size // (4 * ranks) * 4 * ranks for size in SIZES)
