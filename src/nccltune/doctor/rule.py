@@ -135,8 +135,8 @@ def compile_rule(text: RuleText, family: str, tables: Mapping[str, Any]) -> Doct
     if text.nccl is not None:
         needs |= {"nccl.version"}
     return DoctorRule(
-        text, family, applies, finding, compare, within, code, evidence, remedy, also, commands, fix,
-        needs, tuple(sorted(needs)),
+        text, family, applies, finding, compare, within, code, evidence, remedy, also, commands,
+        fix, needs, tuple(sorted(needs)),
     )  # fmt: skip
 
 
