@@ -412,11 +412,16 @@ START = "NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1000 commId 0x5 - In
         ((ROCE, "NCCL INFO NCCL version 2.21.5", WAITS), "rdma-no-answer", "show_gids", "index 0"),
         ((f"{WAITS} localGid ::ffff:10.0.0.1 remoteGids::ffff:10.0.1.1",), "rdma-no-answer",
          "ping -I 10.0.0.1 10.0.1.1", "show_gids"),
-        ((START, "NCCL INFO Bootstrap timings total 1"), "init-open", "did not start", "ks started"),
+        ((START, "NCCL INFO Bootstrap timings total 1"), "init-open", "did not start", "s started"),
         ((START, "NCCL INFO comm 0x1 rank 0 nRanks 1 nNodes 1"), "init-open",
          "ranks started", "did not start"),
         (("p2p.cc:9 NCCL WARN failed to open CUDA IPC handle : 217 peer access",), "peer-import",
          "no P2P", "srun"),
+        (("misc/socket.cc:9 NCCL WARN ncclSocketInit: family 5 is neither AF_INET(2) nor 10",
+          "NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth2"),
+         "peer-address", "NCCL_SOCKET_IFNAME=eth2", "eth0"),
+        (("x:9 NCCL WARN NET/OFI Unable to register memory (type = 2) for device 0. Error: Bad",),
+         "rdma-gpu-memory", "AWS EFA has no peermem", "modprobe"),
     ],
 )  # fmt: skip
 def test_a_remedy_says_what_the_evidence_asks_for(
