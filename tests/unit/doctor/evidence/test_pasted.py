@@ -287,24 +287,17 @@ def test_tools_in_prose_and_in_logs(text: str, items: tuple[str, ...], tmp_path:
 @pytest.mark.parametrize(
     ("text", "services"),
     [
-        (
-            "● nvidia-fabricmanager.service - NVIDIA fabric manager service\n"
-            "     Loaded: loaded (/lib/systemd/system/nvidia-fabricmanager.service; enabled)\n"
-            "     Active: failed (Result: exit-code) since Mon 2024-01-01 10:00:00 UTC; 1s ago\n",
-            {"nvidia-fabricmanager": "failed"},
-        ),
-        (
-            "$ systemctl status nvidia-imex\nUnit nvidia-imex.service could not be found.\n",
-            {"nvidia-imex": "not-found"},
-        ),
-        (
-            "* nvidia-imex.service - NVIDIA IMEX service\n   Active: active (running) since x\n"
-            "* opensm.service - Starts the OpenSM InfiniBand fabric Subnet Manager\n"
-            "   Active: inactive (dead)\n",
-            {"nvidia-imex": "active", "opensm": "inactive"},
-        ),
+        ("● nvidia-fabricmanager.service - NVIDIA fabric manager service\n"
+         "     Loaded: loaded (/lib/systemd/system/nvidia-fabricmanager.service; enabled)\n"
+         "     Active: failed (Result: exit-code) since Mon 2024-01-01 10:00:00 UTC; 1s ago\n", {
+         "nvidia-fabricmanager": "failed"}),
+        ("$ systemctl status nvidia-imex\nUnit nvidia-imex.service could not be found.\n", {
+         "nvidia-imex": "not-found"}),
+        ("* nvidia-imex.service - NVIDIA IMEX service\n   Active: active (running) since x\n"
+         "* opensm.service - Starts the OpenSM InfiniBand fabric Subnet Manager\n"
+         "   Active: inactive (dead)\n", {"nvidia-imex": "active", "opensm": "inactive"}),
     ],
-)
+)  # fmt: skip
 def test_services_as_systemctl_shows_them(
     text: str, services: dict[str, str], tmp_path: Path
 ) -> None:

@@ -334,22 +334,13 @@ def _log(*messages: str) -> str:
             )
             for name, said in (("ib0", ", as ib0 shows"), ("eth0", ""))
         ),
-        (
-            _log("init:2 NCCL WARN NET/OFI aws-ofi-nccl initialization failed",
-                 "NCCL INFO Using network Socket"),
-            "sockets-between-nodes",
-            "The network plugin did not start",
-        ),
-        (
-            _log("NCCL INFO Using network FastSocket"),
-            "sockets-between-nodes",
-            "Google FastSocket is TCP",
-        ),
-        (
-            _log("NCCL INFO Using network Socket"),
-            "sockets-between-nodes",
-            "NCCL_IB_DISABLE=1, NCCL_NET=Socket, or",
-        ),
+        (_log("init:2 NCCL WARN NET/OFI aws-ofi-nccl initialization failed",
+         "NCCL INFO Using network Socket"), "sockets-between-nodes",
+         "The network plugin did not start"),
+        (_log("NCCL INFO Using network FastSocket"), "sockets-between-nodes",
+         "Google FastSocket is TCP"),
+        (_log("NCCL INFO Using network Socket"), "sockets-between-nodes",
+         "NCCL_IB_DISABLE=1, NCCL_NET=Socket, or"),
         *(
             (
                 f"mpirun {given}all_reduce_perf -b 8\n# Out of bounds values : 4 FAILED\n",
@@ -364,11 +355,8 @@ def _log(*messages: str) -> str:
                 ("", "Run it on each node"),
             )
         ),
-        (
-            "Verification error @ element 1: val = 0.0, ref = 4.0\n",
-            "wrong-results",
-            "Data was corrupted on its way: no figure of this run counts. It was a copy within one",
-        ),
+        ("Verification error @ element 1: val = 0.0, ref = 4.0\n", "wrong-results",
+         "Data was corrupted on its way: no figure of this run counts. It was a copy within one"),
     ],
 )  # fmt: skip
 def test_a_remedy_names_what_the_log_shows(text: str, rule: str, said: str, tmp_path: Path) -> None:
