@@ -241,6 +241,7 @@ def explain(out: Console, rule: DoctorRule) -> None:
         ("evidence", text.evidence),
         ("check", text.check),
         ("remedy", text.remedy),
+        ("", "\n".join(f"if {where}: {words}" for where, words in text.also)),
         ("", commands),
         ("cost", text.cost),
     ):

@@ -207,10 +207,17 @@ def _filled(rule: DoctorRule, env: Env, members: Iterable[Any]) -> RuleAnswer:
     return RuleAnswer(
         RuleVerdict.FINDING,
         tuple(evidence.items()),
-        remedy=rule.remedy.fill(env),
+        remedy=_remedy(rule, env, evidence),
         commands=tuple(line for line in commands if not is_amd or "nvidia" not in line),
         fix=tuple(fix),
     )
+
+
+def _remedy(rule: DoctorRule, env: Env, evidence: Iterable[str]) -> str:
+    """Return the remedy with those of its further sentences whose pattern is in the evidence."""
+    shown = "\n".join(evidence)
+    said = [rule.remedy, *(words for where, words in rule.also if where.search(shown))]
+    return " ".join(part for words in said if (part := words.fill(env).strip()))
 
 
 def _fill_once(

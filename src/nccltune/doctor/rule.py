@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rule: its fields in a file (RuleText), and its compiled form (DoctorRule)."""
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -71,6 +72,7 @@ class RuleText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     evidence: str | None = None
     alone: bool = False
     fix: tuple[str, ...] = ()
+    also: tuple[tuple[str, str], ...] = ()
     commands: tuple[str, ...] = ()
     cost: str = ""
     nccl: Versions | None = None
@@ -91,6 +93,7 @@ class DoctorRule(NamedTuple):
     code: Code | None
     evidence: Template | None
     remedy: Template
+    also: tuple[tuple[re.Pattern[str], Template], ...]
     commands: tuple[Template, ...]
     fix: tuple[Template, ...]
     needs: frozenset[str]
@@ -119,18 +122,21 @@ def compile_rule(text: RuleText, family: str, tables: Mapping[str, Any]) -> Doct
     )
     speaks = Scope(variables, tables, pooled)
     evidence = compile_template(text.evidence, speaks) if text.evidence else None
-    remedy = compile_template(text.remedy, Scope(tables=tables, pooled=pooled))
+    plain = Scope(tables=tables, pooled=pooled)
+    remedy = compile_template(text.remedy, plain)
+    also = tuple((re.compile(where), compile_template(words, plain)) for where, words in text.also)
     commands = tuple(compile_template(c, speaks) for c in text.commands)
     fix = tuple(compile_template(line, speaks) for line in text.fix)
     code = CODE[text.code] if text.code is not None else None
     needs = frozenset(code.needs) if code is not None else frozenset()
-    for part in (applies, finding, compare, within, evidence, remedy, *commands, *fix):
+    texts = (remedy, *(words for _, words in also), *commands, *fix)
+    for part in (applies, finding, compare, within, evidence, *texts):
         needs |= part.needs if part is not None else frozenset()
     if text.nccl is not None:
         needs |= {"nccl.version"}
     return DoctorRule(
-        text, family, applies, finding, compare, within, code, evidence, remedy, commands, fix,
-        needs, tuple(sorted(needs)),
+        text, family, applies, finding, compare, within, code, evidence, remedy, also, commands,
+        fix, needs, tuple(sorted(needs)),
     )  # fmt: skip
 
 

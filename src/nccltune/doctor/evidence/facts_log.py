@@ -79,7 +79,7 @@ _DEVICE = re.compile(
 _MOST_MESSAGES = 2000
 _GDR_OFF = re.compile(r"(NET/(?!(Fast)?Socket).*)?GPU Direct RDMA Disabled for HCA(?! \d+ .hfi1)")
 _RECEIVED = re.compile(r"-> \d{1,9}\[(?P<gpu>\w{1,12})\] \[receive\] via NET/IB/\S{1,40}")
-_RCCL = re.compile(r"^(?:RCCL|HIP|ROCm) version\b|^Librccl path|HIP failure|/hipify/")
+_RCCL = (b"RCCL version", b"ibrccl", b"HIP failure", b"/hipify/")
 _VIRTUAL = re.compile(
     r"lo$|docker|br-|virbr|veth|podman|cni|flannel|cali|lxc|lxd|tun|tap|ip6tnl|tailscale|wg\d|zt|"
     r"vxlan|kube|nodelocaldns|dummy|CloudflareWARP"
@@ -154,7 +154,7 @@ def _logs(facts: Facts, logs: list[tuple[Raw, NcclLines]]) -> None:
         real = ",".join(name for name in log.net_devices if not _VIRTUAL.match(name))
         if real and log.net == "Socket":
             facts.add(LOG_INTERFACES, real, place)
-    if any(_RCCL.search(one.text or "") for one in (*warnings, *messages)):
+    if any(word in one.data for one, _ in logs for word in _RCCL):
         facts.add(LOG_RCCL, True, place)
     if log.relaxed_ordering is not None:
         facts.add(LOG_NET_RELAXED_ORDERING, log.relaxed_ordering, place)

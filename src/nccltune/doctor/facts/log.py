@@ -122,6 +122,7 @@ class LogInit(FactRecord):
     unfinished: Annotated[list[int] | None, "ranks that started and did not complete"] = None
     hosts: Annotated[list[str] | None, "hosts of these ranks"] = None
     whole: Annotated[bool | None, "the log does not end before their lines"] = None
+    met: Annotated[bool | None, "their last lines are of what follows the bootstrap"] = None
 
 
 LOG_UNFINISHED = records(

@@ -78,13 +78,8 @@ def of(facts: Facts, fact: str, /, **wanted: Any) -> dict[str, Any]:
         ("nccl.version", "2.27.5"),
         ("nccl.libraries", [{"path": "/usr/lib/libnccl.so.2", "version": "2.27.5"}]),
         ("topo.given", False),
-        (
-            "kernel.iommu_groups",
-            [
-                {"group": "7", "type": "DMA-FQ", "devices": [GPU]},
-                {"group": "8", "type": "DMA-FQ", "devices": [NIC]},
-            ],
-        ),
+        ("kernel.iommu_groups", [{"group": "7", "type": "DMA-FQ", "devices": [GPU]}, {"group": "8",
+         "type": "DMA-FQ", "devices": [NIC]}]),
         (
             "hca_counters",
             [
@@ -93,7 +88,7 @@ def of(facts: Facts, fact: str, /, **wanted: Any) -> dict[str, Any]:
             ],
         ),
     ],
-)
+)  # fmt: skip
 def test_facts(facts: Facts, name: str, value: object) -> None:
     assert facts.named(name) == value
 

@@ -116,13 +116,11 @@ SLOW = texts.TOPO.replace("NV18", "NV12")
     [
         (f"node1:\n{texts.TOPO}\nnode2:\n{SLOW}", ["node1", "node2"]),
         (f"**a-1**\n{texts.TOPO}== b-2 ==\n{SLOW}", ["a-1", "b-2"]),
-        (
-            f"root@a:~# nvidia-smi topo -m\n{texts.TOPO}[root@b ~]$ nvidia-smi topo -m\n{SLOW}",
-            ["a", "b"],
-        ),
+        (f"root@a:~# nvidia-smi topo -m\n{texts.TOPO}[root@b ~]$ nvidia-smi topo -m\n{SLOW}", ["a",
+         "b"]),
         (texts.TOPO + SLOW, ["{} output 1", "{} output 2"]),
     ],
-)
+)  # fmt: skip
 def test_outputs_of_two_machines_are_compared(
     name: str, text: str, nodes: list[str], tmp_path: Path
 ) -> None:

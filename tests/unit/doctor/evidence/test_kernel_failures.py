@@ -83,20 +83,15 @@ def test_lines_of_the_kernel() -> None:
     ("kind", "line", "beside"),
     [
         ("verbs", "Failed to open device", "hca_id: mlx4_2"),
-        (
-            "watchdog",
-            "[rank0]:[W519 04:25:53.6 ProcessGroupNCCL.cpp:4561] [PG ID 0 Rank 0]  using GPU 0 to "
-            "perform barrier as devices used by this process are currently unknown.",
-            "[Rank 4] Watchdog caught a timeout: ran for 600039 milliseconds before timing out.",
-        ),
-        (
-            "gpu_lost",
-            "1c:00.0 VGA compatible controller: NVIDIA Corporation TU102GL (rev ff)",
-            "1c:00.1 Ethernet controller: NVIDIA Corporation (rev ff)",
-        ),
+        ("watchdog",
+         "[rank0]:[W519 04:25:53.6 ProcessGroupNCCL.cpp:4561] [PG ID 0 Rank 0]  using GPU 0 to "
+         "perform barrier as devices used by this process are currently unknown.",
+         "[Rank 4] Watchdog caught a timeout: ran for 600039 milliseconds before timing out."),
+        ("gpu_lost", "1c:00.0 VGA compatible controller: NVIDIA Corporation TU102GL (rev ff)",
+         "1c:00.1 Ethernet controller: NVIDIA Corporation (rev ff)"),
     ],
     ids=["devinfo", "barrier", "lspci"],
-)
+)  # fmt: skip
 def test_lines_that_state_a_failure_beside_others(kind: str, line: str, beside: str) -> None:
     found = [(one.kind, one.text) for one in parse_failures(f"{line}\n{beside}\n")]
     assert (kind, line) in found

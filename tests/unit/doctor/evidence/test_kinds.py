@@ -114,13 +114,11 @@ def test_the_name_decides_where_the_content_does_not(name: str, text: str, item:
         (f"{JOB}grep -q 'NCCL error' out && echo failed\n", ("job",)),
         ('mpirun -np 2 ./a > log\ngrep -c "Segmentation fault" log\ncp log out\n', ("job",)),
         ("mpirun -np 2 ./a\nSegmentation fault\n", ("job", "output")),
-        (
-            f"a: Test NCCL failure x.cu:1 'unhandled cuda error'\nI use this:\n{JOB}",
-            ("job", "output"),
-        ),
+        (f"a: Test NCCL failure x.cu:1 'unhandled cuda error'\nI use this:\n{JOB}", ("job",
+         "output")),
         (f"My job:\n```\n{JOB}```\nsrun: error: n1: task 0: Exited with 1\n", ("job", "output")),
     ],
-)
+)  # fmt: skip
 def test_a_neutral_name_leaves_the_content_to_decide(text: str, items: tuple[str, ...]) -> None:
     assert kinds_of("x.txt", text.encode()).items == items
 

@@ -52,7 +52,14 @@ def test_all_ranks_complete() -> None:
 def test_ranks_that_others_overtook_hang() -> None:
     (one,) = unfinished(STARTS + completes(0, 2, 3))
     assert one == LogInit(
-        comm="0xabc", ranks=4, started=4, completed=3, unfinished=[1], hosts=["h0"], whole=True
+        comm="0xabc",
+        ranks=4,
+        started=4,
+        completed=3,
+        unfinished=[1],
+        hosts=["h0"],
+        whole=True,
+        met=False,
     )
 
 

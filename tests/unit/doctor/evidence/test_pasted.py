@@ -48,16 +48,13 @@ def test_acs_lines_without_their_devices() -> None:
     [
         ("\tLnkSta:\tSpeed 2.5GT/s (downgraded), Width x16 (ok)\n", True, False),
         ("\tLnkSta:\tSpeed 16GT/s (ok), Width x4 (downgraded)\n", False, True),
-        (
-            "LnkCap: Port #0, Speed 8GT/s, Width x16, ASPM\nLnkSta: Speed 8GT/s, Width x8\n",
-            False,
-            True,
-        ),
+        ("LnkCap: Port #0, Speed 8GT/s, Width x16, ASPM\nLnkSta: Speed 8GT/s, Width x8\n", False,
+         True),
         ("LnkCap: Port #0, Speed 16GT/s, Width x8\nLnkSta: Speed 8GT/s, Width x8\n", True, False),
         ("LnkSta: Speed 8GT/s, Width x8\n", False, False),
     ],
     ids=["slow", "narrow", "of-x16", "of-16-gt", "not-known"],
-)
+)  # fmt: skip
 def test_links_without_their_devices(text, slower, fewer) -> None:
     (found,) = parse_pci_lines(text * 2).links
     assert (found.count, found.slower, found.fewer_lanes) == (2, slower, fewer)
@@ -287,24 +284,17 @@ def test_tools_in_prose_and_in_logs(text: str, items: tuple[str, ...], tmp_path:
 @pytest.mark.parametrize(
     ("text", "services"),
     [
-        (
-            "● nvidia-fabricmanager.service - NVIDIA fabric manager service\n"
-            "     Loaded: loaded (/lib/systemd/system/nvidia-fabricmanager.service; enabled)\n"
-            "     Active: failed (Result: exit-code) since Mon 2024-01-01 10:00:00 UTC; 1s ago\n",
-            {"nvidia-fabricmanager": "failed"},
-        ),
-        (
-            "$ systemctl status nvidia-imex\nUnit nvidia-imex.service could not be found.\n",
-            {"nvidia-imex": "not-found"},
-        ),
-        (
-            "* nvidia-imex.service - NVIDIA IMEX service\n   Active: active (running) since x\n"
-            "* opensm.service - Starts the OpenSM InfiniBand fabric Subnet Manager\n"
-            "   Active: inactive (dead)\n",
-            {"nvidia-imex": "active", "opensm": "inactive"},
-        ),
+        ("● nvidia-fabricmanager.service - NVIDIA fabric manager service\n"
+         "     Loaded: loaded (/lib/systemd/system/nvidia-fabricmanager.service; enabled)\n"
+         "     Active: failed (Result: exit-code) since Mon 2024-01-01 10:00:00 UTC; 1s ago\n", {
+         "nvidia-fabricmanager": "failed"}),
+        ("$ systemctl status nvidia-imex\nUnit nvidia-imex.service could not be found.\n", {
+         "nvidia-imex": "not-found"}),
+        ("* nvidia-imex.service - NVIDIA IMEX service\n   Active: active (running) since x\n"
+         "* opensm.service - Starts the OpenSM InfiniBand fabric Subnet Manager\n"
+         "   Active: inactive (dead)\n", {"nvidia-imex": "active", "opensm": "inactive"}),
     ],
-)
+)  # fmt: skip
 def test_services_as_systemctl_shows_them(
     text: str, services: dict[str, str], tmp_path: Path
 ) -> None:
@@ -359,16 +349,14 @@ def test_links_of_mlxlink() -> None:
     [
         ("nvidia_peermem         16384  0", ["nvidia_peermem"]),
         ("$ lsmod | grep -i peer\nuser@a:~$ uname -r", []),
-        (
-            "root@a:~# lsmod | grep -E 'nv_peer_mem|nvidia_peermem'\nnv_peer_mem  16384  0",
-            ["nv_peer_mem"],
-        ),
+        ("root@a:~# lsmod | grep -E 'nv_peer_mem|nvidia_peermem'\nnv_peer_mem  16384  0", [
+         "nv_peer_mem"]),
         ("$ lsmod | grep nv_peer_mem\n$ uname", None),
         ("$ lsmod | grep ib_core\nib_core  434176  9 rdma_cm,ib_uverbs", None),
         ("ib_core  434176  9 rdma_cm,ib_uverbs", None),
     ],
     ids=["line", "none", "either", "other-name", "other", "line-of-another"],
-)
+)  # fmt: skip
 def test_a_part_of_lsmod_says_only_what_it_shows(text, modules, tmp_path: Path) -> None:
     put(tmp_path, "n1/paste.txt", f"{text}\n")
     (facts,) = folder_facts(tmp_path)
@@ -450,16 +438,14 @@ def _calls(first: list[str], second: list[str], communicator: str = "a") -> str:
 @pytest.mark.parametrize(
     ("text", "apart"),
     [
-        (
-            _calls(["AllReduce 8"] * 12, ["AllReduce 8"] * 11 + ["AllGather 3"]),
-            ["opCount b: w1:11 [1] calls AllGather of 3; w0:10 [0] calls AllReduce of 8"],
-        ),
+        (_calls(["AllReduce 8"] *12, ["AllReduce 8"] *11 + ["AllGather 3"]), [
+         "opCount b: w1:11 [1] calls AllGather of 3; w0:10 [0] calls AllReduce of 8"]),
         (_calls(["AllReduce 8"] * 3, ["AllReduce 8"] * 2), []),  # One rank is ahead.
         (_calls(["AllReduce 8", "AllReduce 9"], ["", "AllReduce 9"]), []),
         (_calls(["Send 8"], ["Recv 8"]), []),
         # Which parts belong together is unknown.
         (_calls(["AllReduce 8"], ["AllReduce 9"]) + _calls(["Reduce 1"], ["Reduce 1"], "b"), []),
     ],
-)
+)  # fmt: skip
 def test_calls_in_which_ranks_differ(text: str, apart: list[str], tmp_path: Path) -> None:
     assert pasted_facts(tmp_path, "run.log", text).value(LOG_CALLS_APART) == apart

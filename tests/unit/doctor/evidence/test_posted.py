@@ -334,22 +334,13 @@ def _log(*messages: str) -> str:
             )
             for name, said in (("ib0", ", as ib0 shows"), ("eth0", ""))
         ),
-        (
-            _log("init:2 NCCL WARN NET/OFI aws-ofi-nccl initialization failed",
-                 "NCCL INFO Using network Socket"),
-            "sockets-between-nodes",
-            "The network plugin did not start",
-        ),
-        (
-            _log("NCCL INFO Using network FastSocket"),
-            "sockets-between-nodes",
-            "Google FastSocket is TCP",
-        ),
-        (
-            _log("NCCL INFO Using network Socket"),
-            "sockets-between-nodes",
-            "NCCL_IB_DISABLE=1, NCCL_NET=Socket, or",
-        ),
+        (_log("init:2 NCCL WARN NET/OFI aws-ofi-nccl initialization failed",
+         "NCCL INFO Using network Socket"), "sockets-between-nodes",
+         "The network plugin did not start"),
+        (_log("NCCL INFO Using network FastSocket"), "sockets-between-nodes",
+         "Google FastSocket is TCP"),
+        (_log("NCCL INFO Using network Socket"), "sockets-between-nodes",
+         "NCCL_IB_DISABLE=1, NCCL_NET=Socket, or"),
         *(
             (
                 f"mpirun {given}all_reduce_perf -b 8\n# Out of bounds values : 4 FAILED\n",
@@ -364,17 +355,71 @@ def _log(*messages: str) -> str:
                 ("", "Run it on each node"),
             )
         ),
-        (
-            "Verification error @ element 1: val = 0.0, ref = 4.0\n",
-            "wrong-results",
-            "Data was corrupted on its way: no figure of this run counts. It was a copy within one",
-        ),
+        ("Verification error @ element 1: val = 0.0, ref = 4.0\n", "wrong-results",
+         "Data was corrupted on its way: no figure of this run counts. It was a copy within one"),
     ],
 )  # fmt: skip
 def test_a_remedy_names_what_the_log_shows(text: str, rule: str, said: str, tmp_path: Path) -> None:
     facts = pasted_facts(tmp_path, "run.log", text)
     judged = {one.rule: one for one in examine({"n1": facts}, rule_base(), "x").rules}
     assert judged[rule].remedy.startswith(said)
+
+
+SENT = "misc/socket.cc:9 NCCL WARN socketStartConnect: Connect to {}<9> failed : Software caused {}"
+WAITS = "NCCL WARN NET/IB : Got completion from peer a<9> with error 12, opcode 0"
+ROCE, CHANGED = "NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE", "NCCL WARN NET/IB : Got async event"
+OFI = "x:9 NCCL WARN NET/OFI Request 0x1 completed with error"
+GLIBC = "NCCL INFO NET/Plugin: Plugin load returned 2 : libc.so.6: version `GLIBC_2.32' not found "
+SHM = "misc/shmutils.cc:{} NCCL WARN {}"
+MADE = SHM.format(9, "Error while creating shared memory segment /dev/shm/nccl-a (size 9)")
+OFF = "NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'"
+START = "NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1000 commId 0x5 - Init START"
+
+
+@pytest.mark.parametrize(
+    ("lines", "rule", "said", "unsaid"),
+    [
+        ((SENT.format("169.254.1.1", "b"),), "connection-failed", "169.254.x.x", "127.x.x.x"),
+        ((SENT.format("127.0.0.1", "b"),), "connection-failed", "127.x.x.x", "172.17"),
+        ((SENT.format("172.18.0.1", "b"),), "connection-failed", "172.17", "before NCCL 2.24"),
+        ((SENT.format("10.0.0.1", "connection abort"),), "connection-failed",
+         "before NCCL 2.24", "fe80"),
+        (("NCCL INFO NET/OFI Selected provider is efa", OFI), "ofi-operation", "AWS", "Slingshot"),
+        (("NCCL INFO NET/OFI Selected provider is cxi", OFI), "ofi-operation", "Slingshot", "AWS"),
+        ((OFI,), "ofi-operation", "AWS", "Endpoints"),
+        ((f"{GLIBC}(required by libnccl-net.so)",), "net-plugin-not-loaded", "older", "PATH"),
+        ((f"{GLIBC[:51]}/x.so: undefined symbol: a",), "net-plugin-not-loaded", "ldd", "newer"),
+        ((SHM.format(7, "Cuda failure 'invalid argument'"), MADE), "cuda-failed",
+         "refused to register", "--shm-size"),
+        ((MADE,), "shm-no-space", "--shm-size", "register"),
+        ((OFF, "NCCL INFO RCCL version 2.7.8"), "gdr-disabled", "amdkfd", "nvidia-peermem"),
+        ((OFF,), "gdr-disabled", "nvidia-peermem", "amdkfd"),
+        ((ROCE, "NCCL INFO NCCL version 2.18.3", WAITS), "rdma-no-answer", "index 0", "changed"),
+        ((ROCE, "NCCL INFO NCCL version 2.18.3", f"{CHANGED} : GID table change", WAITS),
+         "rdma-no-answer", "GID table of a NIC changed", "index 0"),
+        ((ROCE, "NCCL INFO NCCL version 2.21.5", WAITS), "rdma-no-answer", "show_gids", "index 0"),
+        ((f"{WAITS} localGid ::ffff:10.0.0.1 remoteGids::ffff:10.0.1.1",), "rdma-no-answer",
+         "ping -I 10.0.0.1 10.0.1.1", "show_gids"),
+        ((START, "NCCL INFO Bootstrap timings total 1"), "init-open", "did not start", "s started"),
+        ((START, "NCCL INFO comm 0x1 rank 0 nRanks 1 nNodes 1"), "init-open",
+         "ranks started", "did not start"),
+        (("p2p.cc:9 NCCL WARN failed to open CUDA IPC handle : 217 peer access",), "peer-import",
+         "no P2P", "srun"),
+        (("misc/socket.cc:9 NCCL WARN ncclSocketInit: family 5 is neither AF_INET(2) nor 10",
+          "NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth2"),
+         "peer-address", "NCCL_SOCKET_IFNAME=eth2", "eth0"),
+        (("x:9 NCCL WARN NET/OFI Unable to register memory (type = 2) for device 0. Error: Bad",),
+         "rdma-gpu-memory", "AWS EFA has no peermem", "modprobe"),
+    ],
+)  # fmt: skip
+def test_a_remedy_says_what_the_evidence_asks_for(
+    lines: tuple[str, ...], rule: str, said: str, unsaid: str, tmp_path: Path
+) -> None:
+    facts = pasted_facts(tmp_path, "run.log", _log(*lines))
+    judged = {one.rule: one for one in examine({"n1": facts}, rule_base(), "x").rules}[rule]
+    text = " ".join((judged.remedy, *judged.commands))
+    assert judged.verdict is RuleVerdict.FINDING
+    assert (said in text, unsaid in text) == (True, False), text
 
 
 @pytest.mark.parametrize(

@@ -47,70 +47,39 @@ _PG = "[PG ID 1 PG GUID {}(x) Rank {}] Timeout at NCCL work: {}, last enqueued N
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (
-            _watchdog(1, "7 _ALLGATHER_BASE")
-            + _watchdog(0, "7 REDUCE")
-            + _watchdog(2, "7 _ALLGATHER_BASE"),
-            [_SPLIT],
-        ),
-        (
-            _watchdog(0, "4 ALLREDUCE") + _watchdog(1, "6 ALLREDUCE"),
-            ["SeqNum 4 ALLREDUCE of 8 elements: rank 0; SeqNum 6 ALLREDUCE of 8 elements: rank 1"],
-        ),
-        (
-            _watchdog(0, "4 ALLREDUCE", 8) + _watchdog(1, "4 ALLREDUCE", 9),
-            ["SeqNum 4 ALLREDUCE of 8 elements: rank 0; SeqNum 4 ALLREDUCE of 9 elements: rank 1"],
-        ),
-        (
-            _watchdog(0, "4 ALLTOALL", 8) + _watchdog(1, "4 ALLTOALL", 9),
-            ["SeqNum 4 ALLTOALL: ranks 0, 1"],
-        ),
-        (
-            _watchdog(0, "4 ALLREDUCE") + _watchdog(1, "4 ALLREDUCE"),
-            ["SeqNum 4 ALLREDUCE of 8 elements: ranks 0, 1"],
-        ),
+        (_watchdog(1, "7 _ALLGATHER_BASE") + _watchdog(0, "7 REDUCE") + _watchdog(2,
+         "7 _ALLGATHER_BASE"), [_SPLIT]),
+        (_watchdog(0, "4 ALLREDUCE") + _watchdog(1, "6 ALLREDUCE"), [
+         "SeqNum 4 ALLREDUCE of 8 elements: rank 0; SeqNum 6 ALLREDUCE of 8 elements: rank 1"]),
+        (_watchdog(0, "4 ALLREDUCE", 8) + _watchdog(1, "4 ALLREDUCE", 9), [
+         "SeqNum 4 ALLREDUCE of 8 elements: rank 0; SeqNum 4 ALLREDUCE of 9 elements: rank 1"]),
+        (_watchdog(0, "4 ALLTOALL", 8) + _watchdog(1, "4 ALLTOALL", 9), [
+         "SeqNum 4 ALLTOALL: ranks 0, 1"]),
+        (_watchdog(0, "4 ALLREDUCE") + _watchdog(1, "4 ALLREDUCE"), [
+         "SeqNum 4 ALLREDUCE of 8 elements: ranks 0, 1"]),
         # A rank with two calls is of two groups that the text does not name.
         (_watchdog(0, "4 ALLREDUCE") + _watchdog(0, "9 REDUCE") + _watchdog(1, "9 REDUCE"), []),
         # Two processes with one rank are of two groups.
-        (
-            _watchdog(0, "4 REDUCE", prefix="[rank0]:")
-            + _watchdog(0, "4 REDUCE", prefix="[rank4]:")
-            + _watchdog(1, "9 REDUCE", prefix="[rank1]:"),
-            [],
-        ),
+        (_watchdog(0, "4 REDUCE", prefix="[rank0]:") + _watchdog(0, "4 REDUCE", prefix="[rank4]:")
+         + _watchdog(1, "9 REDUCE", prefix="[rank1]:"), []),
         # Two groups: each rank stopped where its group did.
-        (
-            _watchdog(0, "4 ALLREDUCE")
-            + _PG.format(3, 0, 4)
-            + _watchdog(1, "9 REDUCE")
-            + _PG.format(5, 1, 9),
-            [],
-        ),
+        (_watchdog(0, "4 ALLREDUCE") + _PG.format(3, 0, 4) + _watchdog(1, "9 REDUCE") + _PG.format(
+         5, 1, 9), []),
         (_watchdog(0, "4 SEND") + _watchdog(1, "5 RECV"), []),
         # The group of the second is not named: it may be another one.
-        (
-            _watchdog(0, "4 ALLREDUCE") + _PG.format(3, 0, 4) + 2 * _watchdog(1, "5 ALLREDUCE", 1),
-            ["SeqNum 4 ALLREDUCE of 8 elements: rank 0; SeqNum 5 ALLREDUCE of 1 elements: rank 1"],
-        ),
+        (_watchdog(0, "4 ALLREDUCE") + _PG.format(3, 0, 4) + 2 *_watchdog(1, "5 ALLREDUCE", 1), [
+         "SeqNum 4 ALLREDUCE of 8 elements: rank 0; SeqNum 5 ALLREDUCE of 1 elements: rank 1"]),
         # PyTorch before 2.1 prints no SeqNum.
-        (
-            (_watchdog(0, "4 REDUCE") + _watchdog(1, "4 ALLREDUCE")).replace("SeqNum=4, ", ""),
-            ["ALLREDUCE of 8 elements: rank 1; REDUCE of 8 elements: rank 0"],
-        ),
-        (
-            _watchdog(3, "4 ALLREDUCE") + _watchdog(0, "4 ALLREDUCE"),
-            ["SeqNum 4 ALLREDUCE of 8 elements: ranks 0, 3; no timeout of ranks 1, 2"],
-        ),
+        ((_watchdog(0, "4 REDUCE") + _watchdog(1, "4 ALLREDUCE")).replace("SeqNum=4, ", ""), [
+         "ALLREDUCE of 8 elements: rank 1; REDUCE of 8 elements: rank 0"]),
+        (_watchdog(3, "4 ALLREDUCE") + _watchdog(0, "4 ALLREDUCE"), [
+         "SeqNum 4 ALLREDUCE of 8 elements: ranks 0, 3; no timeout of ranks 1, 2"]),
         # Numbers that no rank has do not decide the memory.
         (_watchdog(0, "4 REDUCE") + _watchdog(99999999999, "4 REDUCE"), []),
         (_watchdog(0, "4 REDUCE") + _watchdog(1, "9" * 5000 + " REDUCE"), []),
-        (
-            _watchdog(0, "4 REDUCE") + _watchdog(999999, "4 REDUCE"),
-            [
-                "SeqNum 4 REDUCE of 8 elements: ranks 0, 999999; "
-                "no timeout of ranks 1, 2, 3, 4, 5, 6, 7, 8 and 999990 more"
-            ],
-        ),
+        (_watchdog(0, "4 REDUCE") + _watchdog(999999, "4 REDUCE"), [
+         "SeqNum 4 REDUCE of 8 elements: ranks 0, 999999; "
+         "no timeout of ranks 1, 2, 3, 4, 5, 6, 7, 8 and 999990 more"]),
         # Ranks that a person names, and lines that were left out, are not missing.
         *(
             (_watchdog(2, "4 ALLREDUCE") + words + _watchdog(0, "4 ALLREDUCE") + after, [_SEEN])
@@ -130,7 +99,7 @@ _PG = "[PG ID 1 PG GUID {}(x) Rank {}] Timeout at NCCL work: {}, last enqueued N
         ),
         (_watchdog(3, "4 ALLREDUCE"), []),
     ],
-)
+)  # fmt: skip
 def test_ranks_that_timed_out_in_different_calls(text: str, said: list[str]) -> None:
     assert [one.text for one in ranks_apart(f"step 1\n{text}")] == said
     assert all(one.line == 2 for one in ranks_apart(f"step 1\n{text}"))
@@ -161,17 +130,13 @@ def test_calls_that_may_be_of_two_groups_blame_nobody(calls: tuple[str, ...], ki
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (
-            "[1,0]<stderr>:W operations.cc:588] b_Momentum_0 [missing ranks: 1]\n"
-            "[1,0]<stderr>:Stalled ops:bias_0 [missing ranks: 1]\nkernel_0 [missing ranks: 0, 2]\n",
-            [("b_Momentum_0: missing rank 1", 2), ("kernel_0: missing ranks 0, 2", 1)],
-        ),
-        (
-            "0: [not, a stall]\nStalled ranks:\n0: [a/grad_1, a/grad_2 ...]\n3: [a/grad_7]\n",
-            [("a/grad_1: missing rank 0", 1), ("a/grad_7: missing rank 3", 1)],
-        ),
+        ("[1,0]<stderr>:W operations.cc:588] b_Momentum_0 [missing ranks: 1]\n"
+         "[1,0]<stderr>:Stalled ops:bias_0 [missing ranks: 1]\nkernel_0 [missing ranks: 0, 2]\n", [
+         ("b_Momentum_0: missing rank 1", 2), ("kernel_0: missing ranks 0, 2", 1)]),
+        ("0: [not, a stall]\nStalled ranks:\n0: [a/grad_1, a/grad_2 ...]\n3: [a/grad_7]\n", [(
+         "a/grad_1: missing rank 0", 1), ("a/grad_7: missing rank 3", 1)]),
         ("rank 0: [x] is slow\n", []),
     ],
-)
+)  # fmt: skip
 def test_ranks_that_horovod_waits_for(text: str, said: list[tuple[str, int]]) -> None:
     assert [(one.text, one.times) for one in stalled_ranks(text)] == said

@@ -131,37 +131,21 @@ def test_channel_counts_with_and_without_collnet(
         ("Channel 01/1 : 0[1b000] -> 1[2c000] via P2P/IPC/read", ("P2P", "IPC/read", None, None)),
         ("Channel 00/0 : 3[3] -> 0[0] via P2P/direct pointer", ("P2P", "direct", None, None)),
         ("Channel 00 : 0[0] -> 1[1] via SHM/direct/direct", ("SHM", "direct/direct", None, None)),
-        (
-            "Channel 02/0 : 7[7] -> 8[0] [send] via NET/IB/3/GDRDMA/Shared",
-            ("NET", "IB/3/GDRDMA/Shared", True, None),
-        ),
-        (
-            "Channel 02/0 : 7[7] -> 8[0] [send] via NET/IB/3(6)/GDRDMA",
-            ("NET", "IB/3(6)/GDRDMA", True, 6),
-        ),
-        (
-            "Channel 00/0 : 7[7] -> 8[0] [receive] via NET/IB/0/GDRDMA(PCI)",
-            ("NET", "IB/0/GDRDMA(PCI)", True, None),
-        ),
-        (
-            "Channel 00/0 : 1[1] -> 2[2] [send] via NET/AWS Libfabric/0",
-            ("NET", "AWS Libfabric/0", False, None),
-        ),
-        (
-            "Channel 00/0 : 1[1] -> 2[2] [send] via NET/Socket/0",
-            ("NET", "Socket/0", False, None),
-        ),
+        ("Channel 02/0 : 7[7] -> 8[0] [send] via NET/IB/3/GDRDMA/Shared", ("NET",
+         "IB/3/GDRDMA/Shared", True, None)),
+        ("Channel 02/0 : 7[7] -> 8[0] [send] via NET/IB/3(6)/GDRDMA", ("NET", "IB/3(6)/GDRDMA",
+         True, 6)),
+        ("Channel 00/0 : 7[7] -> 8[0] [receive] via NET/IB/0/GDRDMA(PCI)", ("NET",
+         "IB/0/GDRDMA(PCI)", True, None)),
+        ("Channel 00/0 : 1[1] -> 2[2] [send] via NET/AWS Libfabric/0", ("NET", "AWS Libfabric/0",
+         False, None)),
+        ("Channel 00/0 : 1[1] -> 2[2] [send] via NET/Socket/0", ("NET", "Socket/0", False, None)),
         ("Ring 00 : 3[3] -> 1[1] via P2P/IPC", ("P2P", "IPC", None, None)),
-        (
-            "Ring 00 : 1 -> 4 [receive] via NET/IB/1/GDRDMA",
-            ("NET", "IB/1/GDRDMA", True, None),
-        ),
-        (
-            "CollNet 00/0 : 4 [send] via COLLNET/SHARP/1/GDRDMA",
-            ("COLLNET", "SHARP/1/GDRDMA", True, None),
-        ),
+        ("Ring 00 : 1 -> 4 [receive] via NET/IB/1/GDRDMA", ("NET", "IB/1/GDRDMA", True, None)),
+        ("CollNet 00/0 : 4 [send] via COLLNET/SHARP/1/GDRDMA", ("COLLNET", "SHARP/1/GDRDMA", True,
+         None)),
     ],
-)
+)  # fmt: skip
 def test_connections(message: str, expected: tuple[str, str, bool | None, int | None]) -> None:
     found = read_connection(message)
     assert found is not None
@@ -286,19 +270,14 @@ def test_a_gpu_without_its_nvlinks_is_named() -> None:
             "P2P is disabled between connected GPUs 1 and 0. You can repress this message",
             AlarmKind.P2P_OFF,
         ),
-        (
-            "P2P is disabled between NVLINK connected GPUs 1 and 0. This should not be the case",
-            AlarmKind.P2P_OFF,
-        ),
+        ("P2P is disabled between NVLINK connected GPUs 1 and 0. This should not be the case",
+         AlarmKind.P2P_OFF),
         (TREE.replace("PCI[24.0] - PCI", "PCI[0.2] - PCI"), AlarmKind.SLOW_LINK),
         ("PXN Disabled as plugin is v4", AlarmKind.PXN_OFF),
-        (
-            "NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:192.0.2.7<0>\n"
-            "Channel 00/0 : 3[1] -> 0[0] [receive] via NET/IB/0",
-            AlarmKind.NO_GDR,
-        ),
+        ("NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:192.0.2.7<0>\n"
+         "Channel 00/0 : 3[1] -> 0[0] [receive] via NET/IB/0", AlarmKind.NO_GDR),
     ],
-)
+)  # fmt: skip
 def test_alarms_of_single_lines(text: str, kind: AlarmKind) -> None:
     assert kinds(text) == [kind]
 

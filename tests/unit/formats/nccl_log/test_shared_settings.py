@@ -18,34 +18,18 @@ def _rank(number: int, *settings: str, comm: str = "commId 0xabc", ranks: int = 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (
-            _rank(0, "NCCL_ALGO=Ring") + _rank(1, "NCCL_ALGO=Ring") + _rank(2) + _rank(3),
-            ["NCCL_ALGO Ring: ranks 0, 1 (h0); not set: ranks 2, 3 (h1)"],
-        ),
-        (
-            _rank(0, "NCCL_NET=IB", "NCCL_SHM_DISABLE=1") + _rank(1, "NCCL_NET=Socket"),
-            ["NCCL_NET IB: rank 0 (h0); Socket: rank 1 (h0)"],
-        ),
-        (
-            info(0, "NCCL version 2.27.6+cuda12.9")
-            + info(1, "NCCL version 2.28.3+cuda12.9")
-            + _rank(0)
-            + _rank(1),
-            ["NCCL version 2.27.6: rank 0 (h0); 2.28.3: rank 1 (h0)"],
-        ),
+        (_rank(0, "NCCL_ALGO=Ring") + _rank(1, "NCCL_ALGO=Ring") + _rank(2) + _rank(3), [
+         "NCCL_ALGO Ring: ranks 0, 1 (h0); not set: ranks 2, 3 (h1)"]),
+        (_rank(0, "NCCL_NET=IB", "NCCL_SHM_DISABLE=1") + _rank(1, "NCCL_NET=Socket"), [
+         "NCCL_NET IB: rank 0 (h0); Socket: rank 1 (h0)"]),
+        (info(0, "NCCL version 2.27.6+cuda12.9") + info(1, "NCCL version 2.28.3+cuda12.9") + _rank(
+         0) + _rank(1), ["NCCL version 2.27.6: rank 0 (h0); 2.28.3: rank 1 (h0)"]),
         # NCCL does not compare the version of CUDA.
-        (
-            info(0, "NCCL version 2.27.6+cuda12.2")
-            + info(1, "NCCL version 2.27.6+cuda12.9")
-            + _rank(0)
-            + _rank(1),
-            [],
-        ),
-        (
-            _rank(0).replace(NETWORK, "Using network IB")
-            + _rank(2).replace(NETWORK, "Using network AWS Libfabric"),
-            ["Using network IB: rank 0 (h0); AWS Libfabric: rank 2 (h1)"],
-        ),
+        (info(0, "NCCL version 2.27.6+cuda12.2") + info(1, "NCCL version 2.27.6+cuda12.9") + _rank(
+         0) + _rank(1), []),
+        (_rank(0).replace(NETWORK, "Using network IB") + _rank(2).replace(NETWORK,
+         "Using network AWS Libfabric"), [
+         "Using network IB: rank 0 (h0); AWS Libfabric: rank 2 (h1)"]),
         # An interface may differ, and a setting that is logged where it is needed be missing.
         (_rank(0, "NCCL_SOCKET_IFNAME=a", "NCCL_SHM_DISABLE=1") + _rank(2), []),
         # Ray leaves out equal lines.
@@ -60,19 +44,15 @@ def _rank(number: int, *settings: str, comm: str = "commId 0xabc", ranks: int = 
         (_rank(0, "NCCL_ALGO=Ring") + _rank(1, "NCCL_ALGO=Tree", comm="commId 0xd"), None),
         (_rank(0, "NCCL_ALGO=Ring"), None),
         # NICs of another node may have other names; the ranks of one node (0 and 1) need all.
-        (
-            _rank(0, "NCCL_IB_HCA=a") + _rank(1, "NCCL_IB_HCA=b"),
-            ["NCCL_IB_HCA a: rank 0 (h0); b: rank 1 (h0)"],
-        ),
+        (_rank(0, "NCCL_IB_HCA=a") + _rank(1, "NCCL_IB_HCA=b"), [
+         "NCCL_IB_HCA a: rank 0 (h0); b: rank 1 (h0)"]),
         (_rank(0, "NCCL_IB_HCA=a") + _rank(2, "NCCL_IB_HCA=b"), []),
         # Lines of a rank were left out.
         (_rank(0, "NCCL_ALGO=Ring") + init(1, "COMPLETE"), []),
         (_rank(0, "NCCL_ALGO=Ring") + info(1, NETWORK) + init(1, "COMPLETE"), []),
         # NCCL before 2.19 logs no commId.
-        (
-            _rank(0, "NCCL_ALGO=Ring", comm="", ranks=2) + _rank(1, comm="", ranks=2),
-            ["NCCL_ALGO Ring: rank 0 (h0); not set: rank 1 (h0)"],
-        ),
+        (_rank(0, "NCCL_ALGO=Ring", comm="", ranks=2) + _rank(1, comm="", ranks=2), [
+         "NCCL_ALGO Ring: rank 0 (h0); not set: rank 1 (h0)"]),
         (_rank(0, "NCCL_ALGO=Ring", comm="") + _rank(1, comm=""), None),
         # Two communicators that the log does not tell apart.
         (
@@ -82,7 +62,7 @@ def _rank(number: int, *settings: str, comm: str = "commId 0xabc", ranks: int = 
             None,
         ),
     ],
-)
+)  # fmt: skip
 def test_settings_that_ranks_do_not_share(text: str, said: list[str] | None) -> None:
     found = shared_settings(text).apart()
     assert (found and [f"{one.name} {one.said}" for one in found]) == said

@@ -113,6 +113,9 @@ _BARE = (
     "got completion with error:",
 )
 _BYTES = tuple(word.encode() for word in (*_KIND, *_BARE))
+# Before NCCL 2.24 this line does not say why.
+_CREATED = re.compile(r"while creating shared memory segment(?!.*error: )")
+_NO_SPACE_MATTER = re.compile(r"shmutils\.cc:\d{1,6} NCCL WARN (?:Cuda|Error: (?!failed to ext))")
 _LIBFABRIC = ("ofi", "rdma", "verbs")
 _QUIET = re.compile(r"\b(?:INFO|TRACE|DEBUG|UCX)\b")
 
@@ -200,8 +203,10 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
         line = text[start : end if end >= 0 else len(text)][: 4 * LONGEST].strip()
         if _ALSO_FINE.search(line) or _is_prose(line):
             continue
-        # The line after it has the status, where it is shown.
-        is_effect = "Got CQE with error" in line and "Got completion from peer" in text
+        # The line after it has the status, where it is shown; that before it what CUDA refused.
+        is_effect = ("Got CQE with error" in line and "Got completion from peer" in text) or (
+            at[start] == "shm" and _CREATED.search(line) and _NO_SPACE_MATTER.search(text)
+        )
         key = "effect" if is_effect else at[start], _NUMBERS.sub("#", line)
         known = found.get(key)
         if known is not None:

@@ -45,6 +45,8 @@ _JOINED = re.compile(
 _CUT = re.compile(r"\[repeated \d{1,6}x |^\W{0,3}(?:\.{3}|…|。。|\.$|snip|truncated)\W{0,3}$", re.M)
 # The last messages of a rank before `Init COMPLETE`.
 _LATE = ("coll channels", "CC Off", "CC On", "TUNER/Plugin")
+# Messages that a rank logs after the bootstrap: it has met all others.
+_MET = (" nRanks ", " via ", "Trees ", "Channel ", "Chunksize", "Connected ", "Setting affinity")
 # Messages that a rank logs only after its `Init COMPLETE`: the lines before them were left out.
 _AFTER = ("Init timings", "Destroy", "opCount", "Init COMPLETE")
 _LONGEST = 1000
@@ -127,6 +129,7 @@ def _unfinished(text: str) -> list[LogInit]:
                 unfinished=sorted(waiting),
                 hosts=sorted({group.owner[one][0] for one in waiting}),
                 whole=bool(group.done) and not cut,
+                met=all(any(w in last.get(group.owner[one], "") for w in _MET) for one in waiting),
             )
         )
     return found
