@@ -150,6 +150,12 @@ def _read(
     read = read_rules(path)
     if read.problems and not read.rules and is_ours:
         first, text = read.problems[0], path.read_text(encoding="utf-8-sig", errors="replace")
+        if text.lstrip()[:1] == "{":
+            raise InputError(
+                "is JSON, and holds no rules in CSV",
+                where=str(path),
+                hint=f"if a job recorded it, what it sent: nccltune workload show {path}",
+            )
         if (foreign := foreign_rules(text)) is not None:
             raise InputError(
                 f"is a configuration of {foreign[0]}, not of a plugin that reads CSV",

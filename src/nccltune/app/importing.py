@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from nccltune.formats.importing.importer import Imported, ImportState, import_files
 from nccltune.formats.importing.inputs import STDIN, find_inputs
-from nccltune.formats.importing.unrecognised import KNOWN
+from nccltune.formats.importing.unrecognised import KNOWN, describe_averages
 from nccltune.formats.reading.context import Copies, ReadOptions
 from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind
 from nccltune.model.choice import parse_choice
@@ -159,6 +159,9 @@ def _content(path: Path) -> Iterator[Path]:
 
 def _nothing_read(path: Path, imported: Imported, again: str) -> InputError:
     reports = [item.report for item in imported.files]
+    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else []
+    if len(files) == len(reports) > 1 and (found := describe_averages(sorted(files))) is not None:
+        return InputError(found.message, where=str(path), hint=found.hint)
     for report in reports:
         if report.error is not None:
             line = f":{report.error_line}" if report.error_line is not None else ""

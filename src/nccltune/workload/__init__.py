@@ -13,6 +13,7 @@ kineto.py           traces of the PyTorch profiler
 chakra.py           Chakra traces in protobuf and JSON (execution traces of PyTorch)
 flight_recorder.py  dumps of PyTorch's Flight Recorder
 inspector.py        JSON lines of NCCL's Inspector
+comm_dump.py        dumps of communicators by NCCLX
 sampled.py          times of a random sample of calls
 recorder.py         files of nccltune's recorder
 jobs.py             the jobs in one folder of the recorder

@@ -19,7 +19,7 @@ _TYPE_BYTES = {
     "long": 8, "int64": 8, "uint64": 8, "double": 8, "float64": 8,
     "complexhalf": 4, "complexfloat": 8, "complex64": 8, "complexdouble": 16, "complex128": 16,
 }  # fmt: skip
-_FLOAT8 = re.compile(r"float8\w{0,20}")
+_FLOAT8 = re.compile(r"f(?:loat|p)8\w{0,20}")
 _DROPPED = re.compile(
     r"^(?:nccl|rccl|xccl):|[\s_-]|base$|oop$|coalesced$|into|tensor|sparse$|barrier$|anysource$"
 )
@@ -48,8 +48,8 @@ def operation_of(name: str) -> Operation | None:
 
 
 def type_bytes(name: str) -> int | None:
-    """Return the size of an element of a type such as `Float`, `c10::BFloat16`, `float32`."""
-    plain = re.sub(r"^(?:c10::|torch\.)|[_\s]", "", name.strip().lower())
+    """Return the size of an element of a type such as `Float`, `c10::BFloat16`, `ncclHalf`."""
+    plain = re.sub(r"^(?:c10::|torch\.|nccl|comm)|[_\s]", "", name.strip().lower())
     plain = {"longint": "long", "shortint": "short"}.get(plain, plain)
     plain = re.sub(r"^(?:un)?signed(?=char$)", "", plain)
     return 1 if _FLOAT8.match(plain) else _TYPE_BYTES.get(plain)

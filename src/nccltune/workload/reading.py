@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
+from nccltune.formats.importing.foreign_programs import foreign_program
 from nccltune.formats.importing.inputs import InputFile, find_inputs
 from nccltune.formats.nccl_log.calls import read_calls
 from nccltune.formats.nccl_log.lines import find_log_line
@@ -18,6 +19,7 @@ from nccltune.formats.text.lines import check_text, encoding_of, line_blocks
 from nccltune.model.errors import InputError
 from nccltune.workload.call import CommCall, CommGroup, Recorded, Unread, total_bytes
 from nccltune.workload.chakra import read_chakra, read_execution_trace
+from nccltune.workload.comm_dump import PAST, read_comm_dump
 from nccltune.workload.flight_recorder import PICKLE_STARTS, read_flight_recorder
 from nccltune.workload.inspector import read_inspector
 from nccltune.workload.jobs import RecordedProcess, newest_job
@@ -29,7 +31,7 @@ from nccltune.workload.table import RefusedFile, Workload, WorkloadTable
 FORMATS = (
     "a log of NCCL (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL), a trace of the PyTorch profiler, "
     "a PyTorch execution trace in JSON, a Chakra trace, a Flight Recorder dump, "
-    "JSON lines of NCCL's Inspector, or the folder of nccltune's recorder"
+    "JSON lines of NCCL's Inspector, a dump of NCCLX, or the folder of nccltune's recorder"
 )
 _HEAD_BYTES = 1 << 16
 _SEARCHED_BYTES = 64 << 20
@@ -66,6 +68,7 @@ _DUMP = _Format("Flight Recorder dump", read_flight_recorder)
 _RECORD = re.compile(rb'"nccltune_record"\s*:')
 _STUDY = re.compile(r'\{\s*"schema_version"\s*:\s*\d+,\s*"(?:study|name)"')
 _JSON: tuple[tuple[re.Pattern[bytes], _Format], ...] = (
+    (re.compile(rb'"%s"\s*:' % PAST.encode()), _Format("NCCLX dump", read_comm_dump)),
     (_RECORD, _Format("nccltune recorder", read_recorder)),
     (
         re.compile(rb'"(?:inspector_output_format_version|coll_perf|p2p_perf)"\s*:'),
@@ -214,4 +217,6 @@ def _format_of(file: BinaryIO, name: str) -> _Format:
             return _LOG
         if file.tell() > _SEARCHED_BYTES:
             break
-    raise InputError("is no recording of a job's communication", hint=f"name {FORMATS}")
+    foreign = foreign_program(start)
+    what = f"is output of {foreign.name}, and" if foreign is not None else "is"
+    raise InputError(f"{what} no recording of a job's communication", hint=f"name {FORMATS}")

@@ -39,10 +39,10 @@ def command(paths: tuple[Path, ...], study: Path | None, steps: int | None) -> N
 
     Reads logs of NCCL with the calls (NCCL_DEBUG_SUBSYS=INIT,COLL), traces of the PyTorch profiler,
     PyTorch execution traces in JSON, Chakra's protobuf files, dumps of PyTorch's Flight Recorder,
-    JSON lines of NCCL's Inspector and the folder of nccltune's recorder (nccltune env --record
-    DIR), also compressed by gzip. All files are of one job: a file for each rank is best, and one
-    format. Sizes are total sizes, as NCCL's tuner counts them. Numbers are means of a step where
-    every rank recorded steps, else of a rank.
+    JSON lines of NCCL's Inspector, dumps of NCCLX and the folder of nccltune's recorder (nccltune
+    env --record DIR), also compressed by gzip. All files are of one job: a file for each rank is
+    best, and one format. Sizes are total sizes, as NCCL's tuner counts them. Numbers are means of a
+    step where every rank recorded steps, else of a rank.
     """
     from nccltune.app.workload import show_workload
     from nccltune.cli.workload_screen import show_recorded

@@ -4,6 +4,8 @@
 import re
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 from nccltune.formats.importing.foreign_programs import foreign_program
@@ -91,6 +93,7 @@ _WORDS_OF_PROSE = re.compile(r"\w\(|\w: |\*|\b(?:is|are|the|we|it)\b")
 _MOST_WORDS = 5
 _MOST_LINES, _WIDTH = 20_000, 2048
 _LEAST, _MOST_NAMES = 3, 24
+_AVERAGE_BYTES = 1 << 16
 _MOST_DEPTH, _MOST_OBJECTS = 6, 8
 _SHOWN, _MOST_ROWS = 10, 64
 
@@ -200,6 +203,28 @@ def _of_start(text: str, lines: list[str]) -> FileDescription | None:
         f"{what} that starts nccl-tests, and no row of its output",
         f"give its output; check the command: nccltune lint {{name}}{_figure_hint(lines)}",
         at + 1,
+    )
+
+
+def describe_averages(files: list[Path]) -> FileDescription | None:
+    """Describe files of one average of nccl-tests each, by their names; None for other files."""
+    values = {}
+    for file in files:
+        with file.open("rb") as opened:
+            text = opened.read(_AVERAGE_BYTES + 1).decode(errors="replace")
+        found = [match[1] for line in text.split("\n") if (match := _SUMMARY.match(line))]
+        if len(found) != 1 or len(text) > _AVERAGE_BYTES or _number_of(found[0]) is None:
+            return None
+        values[file.name] = float(found[0])
+    if len(values) < len(files):
+        return None
+    listed = listed_values(values, "GB/s", "bus bandwidth", 1)
+    if listed is None:
+        return None
+    middle = f"; the median is {median(values.values()):g} GB/s" * (len(values) >= _LEAST)
+    return listed._replace(
+        message=f"no file has a row of nccl-tests; it {listed.message}{middle}",
+        hint="give the whole outputs, which show each size: nccltune compare FOLDER",
     )
 
 
@@ -357,8 +382,12 @@ def _summed(table: _Table) -> str:
             alike.setdefault(key, []).append(at)
     if len(alike) == 1 and [len(places) for places in alike.values()] == [1]:
         ((key, (at,)),) = alike.items()
-        name = f"{visible(table.names[0], 40)} " * all(row[0].isdecimal() for row in rows)
-        values = {name + row[0]: x for row in rows if at and (x := _number_of(row[at]))}
+        name = visible(table.names[0], 40) if all(row[0].isdecimal() for row in rows) else ""
+        # The nodes of a pair are two columns.
+        first = 1 if len({row[0] for row in rows}) == len(rows) else 2
+        labels = [f"{name} {', '.join(row[:first])}".strip() for row in rows]
+        measured = [_number_of(row[at]) for row in rows]
+        values = {key: x for key, x in zip(labels, measured, strict=True) if at >= first and x}
         found = None
         if len(values) == len(rows) >= _LEAST and _measure_of(table.names[at]):
             found = listed_values(values, "", visible(table.names[at], 40), table.line)
@@ -376,10 +405,11 @@ def _summed(table: _Table) -> str:
             continue
         numbers = [[_number_of(row[at]) for at in pair] for row in rows]
         ratios = sorted(second / first for first, second in numbers if first and second)
-        if len(ratios) == len(rows) > 1:
+        if len(ratios) > 1:
             base, other = (visible(name, 40) for name in names)
             said += f"; {other!r} is {ratios[0]:.2f} to {ratios[-1]:.2f} of {base!r}"
-            said += f" in {len(rows)} rows"
+            part = f"{len(ratios)} of " * (len(ratios) < len(rows))
+            said += f" in {part}{len(rows)} rows"
     return said
 
 
@@ -551,28 +581,41 @@ def _rows(lines: list[str], separator: str, width: int) -> list[list[str]]:
 def _of_json(text: str) -> FileDescription | None:
     """Describe JSON by the objects in it that look most like measurements; None without any."""
     tables = [
-        _Table(line, names, [])
+        _Table(line, names, rows)
         for line, _, value in json_documents(text)
-        for names in _objects(value, 0)
+        for names, rows in _objects(value, 0)
     ]
     if not tables:
         return None
-    best = max(tables, key=lambda table: (bool(table.measured), table.sized))
+    best = max(tables, key=lambda table: (bool(table.measured), table.sized, bool(_summed(table))))
     what = f"is JSON, with objects of the keys {best.listed}: "
     if not best.measured or not best.sized:
-        return FileDescription(what + "none has the size and the time of a call", KNOWN, best.line)
+        what += "none has the size and the time of a call" + _summed(best)
+        return FileDescription(what, KNOWN, best.line)
     missing = "which one is the time of a call is not known"
     return FileDescription(
         what + missing, "name it 'time_us', and the size 'size_bytes'", best.line
     )
 
 
-def _objects(value: object, depth: int) -> Iterator[list[str]]:
-    """Yield the keys of the objects in a JSON value."""
+def _objects(value: object, depth: int) -> Iterator[tuple[list[str], list[list[str]]]]:
+    """Yield the keys of the objects in a JSON value, with the rows of lists and maps of numbers."""
     if depth > _MOST_DEPTH:
         return
+    inner = list(value.values()) if isinstance(value, dict) else value
+    if not isinstance(inner, list):
+        return
     if isinstance(value, dict):
-        yield list(value)
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for item in list(inner)[:_MOST_OBJECTS]:
+        yield list(value), []
+        for name, item in value.items():
+            if isinstance(item, dict) and item and all(map(_is_number, item.values())):
+                yield ["", name], [[key, str(each)] for key, each in item.items()][:_MOST_ROWS]
+    elif all(isinstance(item, dict) and item.keys() == inner[0].keys() for item in inner):
+        keys = [key for key in inner[0] if len({str(item[key]) for item in inner}) > 1]
+        yield keys, [[str(item[key]) for key in keys] for item in inner[:_MOST_ROWS]]
+    for item in inner[:_MOST_OBJECTS]:
         yield from _objects(item, depth + 1)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

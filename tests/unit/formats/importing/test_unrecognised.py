@@ -7,7 +7,7 @@ import pytest
 
 from nccltune.formats.importing.detect import kind_of
 from nccltune.formats.importing.inputs import find_inputs, read_inputs
-from nccltune.formats.importing.unrecognised import describe
+from nccltune.formats.importing.unrecognised import describe, describe_averages
 from nccltune.formats.reading.context import ReadOptions
 from nccltune.formats.reading.file_report import FileKind
 from nccltune.model.errors import InputError
@@ -53,6 +53,13 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
 @pytest.mark.parametrize(
     ("text", "message", "hint", "line"),
     [
+        ('[{"nodes": 2, "busbw": 390, "g": 8}, {"nodes": 4, "busbw": 386, "g": 8},'
+         '{"nodes": 8, "busbw": 301, "g": 8}]', "from 386 (nodes 4) to 301", "", 1),
+        ('[{"a": "n1", "b": "n2", "busbw": 48}, {"a": "n1", "b": "n3", "busbw": 21},'
+         '{"a": "n2", "b": "n3", "busbw": 47}]', "lowest 21 (n1, n3)", "", 1),
+        ('{"gpu": "H100", "busbw": {"2": 390, "4": 386, "8": 301}}', "from 386 (4) to", "", 1),
+        ("| at | A | B |\n|-|-|-|\n| T2 | 3 us | 6 us |\n| T4 | 4 us | 9 us |\n| T8 | - | 9 us |\n",
+         "'B' is 2.00 to 2.25 of 'A' in 2 of 3 rows", "", 1),
         (SUMMARY, "none is named the size of a call", "made from (n10.log)", 1),
         ("prose\n\n" + DRAWN, "columns GPUs, algo, busbw: none is named the size", "give the", 3),
         (DECISIONS, "shows what was chosen, not how long", "give the outputs", 1),
@@ -363,3 +370,15 @@ def test_the_largest_step_of_a_list_is_named() -> None:
 )
 def test_other_lists_are_no_values(text: str) -> None:
     assert "lists" not in describe(text).message
+
+
+def test_a_folder_of_averages(tmp_path: Path) -> None:
+    files = [tmp_path / f"n{at}.log" for at in range(4)]
+    for file, value in zip(files, ("370.5", "371", "214.5", "369.5"), strict=True):
+        file.write_text(AVERAGE.replace("3.94145", value))
+    found = describe_averages(files)
+    assert found is not None
+    assert "lowest 214.5 GB/s (n2.log)" in found.message
+    assert "median is 370 GB/s" in found.message
+    files[0].write_text(AVERAGE * 2)
+    assert describe_averages(files) is None
