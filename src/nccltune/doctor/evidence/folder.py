@@ -10,7 +10,6 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import pairwise
 from pathlib import Path, PurePath
 from typing import BinaryIO
 
@@ -181,8 +180,7 @@ def _parts_of_hosts(name: str, data: bytes) -> dict[str, bytes]:
     """
     prompts = list(_PROMPT.finditer(data))
     spans: dict[str, list[tuple[int, int]]] = {}
-    for at, end in pairwise((*prompts, None)):
-        stop = end.start() if end else len(data)
+    for at, stop in zip(prompts, [*(at.start() for at in prompts[1:]), len(data)], strict=False):
         spans.setdefault(visible(decode(at["host"]), 100), []).append((at.start(), stop))
     if len(spans) < 2:
         return {}
