@@ -25,6 +25,7 @@ from nccltune.doctor.evidence.parsers.rdma_counters import (
 from nccltune.doctor.evidence.parsers.rdma_ports import (
     parse_fabric_links,
     parse_rdma_ports,
+    parse_verbs_devices,
     phys_name,
     state_name,
 )
@@ -42,6 +43,7 @@ from nccltune.doctor.facts.network import (
     NIC_COUNTERS,
     NICS,
     RDMA_DEV,
+    RDMA_DEVICES_SEEN,
     RDMA_FABRIC_LINKS,
     RDMA_RAIL_PINGS,
     RDMA_TESTS,
@@ -357,6 +359,10 @@ def _verbs(evidence: NodeEvidence, facts: Facts) -> None:
     elif libraries is not None and cached is not None:
         facts.add(RDMA_VERBS, False, "ldconfig -p and the library path")
     devices = evidence.tree("devices")
+    listed = evidence.parsed("dev-infiniband", parse_verbs_devices)
+    if listed is not None and listed[0]:
+        facts.add(RDMA_DEVICES_SEEN, True, listed[1].place())
+        facts.add(RDMA_DEV, "uverbs" in listed[0], listed[1].place())
     if devices is not None:
         paths = [*devices[0].values, *devices[0].links]
         has = any(path.startswith("/dev/infiniband/uverbs") for path in paths)

@@ -10,6 +10,7 @@ from nccltune.doctor.evidence.parsers.kernel import (
     parse_df,
     parse_huge_pages,
     parse_modules,
+    parse_numa_balancing,
     parse_root_type,
     parse_status,
     shows_peer_modules,
@@ -82,6 +83,9 @@ def add_node(evidence: NodeEvidence, facts: Facts) -> None:
 
 
 def _system(evidence: NodeEvidence, facts: Facts) -> None:
+    printed = evidence.parsed("sysctl", parse_numa_balancing)
+    if printed is not None and printed[0] is not None:
+        facts.add(KERNEL_NUMA_BALANCING, printed[0], printed[1].place())
     system = evidence.tree("system")
     if system is None:
         return

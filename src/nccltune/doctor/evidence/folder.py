@@ -16,7 +16,7 @@ from typing import BinaryIO
 from nccltune.doctor.evidence.catalogue import TEXTS
 from nccltune.doctor.evidence.files import Unread, read_file
 from nccltune.doctor.evidence.item_names import INDEX
-from nccltune.doctor.evidence.kinds import kinds_of, plain_bytes
+from nccltune.doctor.evidence.kinds import OUTPUT, FileItems, kinds_of, plain_bytes
 from nccltune.doctor.evidence.layout import NodeFiles, nodes_in
 from nccltune.doctor.evidence.parsers.failures import mentions_failure
 from nccltune.doctor.evidence.parsers.text import decode
@@ -26,6 +26,8 @@ from nccltune.model.errors import InputError
 
 MOST_BYTES = 32 << 20
 STANDARD_INPUT = Path("<standard input>")
+PROGRAMS = frozenset({"log", "test", "diagnostics", "job", OUTPUT})
+"""What a user starts on several nodes."""
 _MOST_NODES = 20_000
 _MOST_FILES = 500
 _HEAD_BYTES = 4096
@@ -136,9 +138,13 @@ def put_file(
             raise InputError(str(error) or "no such file", where=shown, hint=hint) from error
         evidence.refuse(shown, str(error))
         return
-    if others is None or not _put_machines(others, kinds.unclear, shown, data):
-        for item in kinds.unclear:
-            evidence.refuse(shown, f"has two outputs of {item}: {_UNCLEAR}")
+    if others is not None and (parts := _parts_of_hosts(path.name, data)):
+        for host, part in parts.items():
+            other = others.setdefault(host, NodeEvidence(host, live=False)) if host else evidence
+            _put_items(other, evidence, kinds_of(path.name, part), shown, part)
+        return
+    if others is not None and _put_machines(others, kinds.unclear, shown, data):
+        kinds = kinds._replace(unclear={})
     if INDEX in kinds.items:
         evidence.has_index = True
         _index(evidence, data)
@@ -146,10 +152,44 @@ def put_file(
         reason = _PROSE if mentions_failure(data) else _UNKNOWN
         evidence.refuse(shown, reason if data.strip() else "is empty")
     else:
-        for item in kinds.items:
-            part = _part(kinds.sections.get(item), data)
-            real = evidence.real.get(item, _REAL.get(item, ""))
-            evidence.put(Raw(item, shown, part, real=real, is_given=True, is_sure=kinds.sure))
+        _put_items(evidence, evidence, kinds, shown, data)
+
+
+def _put_items(
+    evidence: NodeEvidence, printed: NodeEvidence, kinds: FileItems, shown: str, data: bytes
+) -> None:
+    """Add a text to `evidence`, what programs of several nodes print to `printed`."""
+    for item in kinds.unclear:
+        printed.refuse(shown, f"has two outputs of {item}: {_UNCLEAR}")
+    for item in kinds.items:
+        part = _part(kinds.sections.get(item), data)
+        real = evidence.real.get(item, _REAL.get(item, ""))
+        node = printed if item in PROGRAMS else evidence
+        node.put(Raw(item, shown, part, real=real, is_given=True, is_sure=kinds.sure))
+
+
+_PROMPT = re.compile(
+    rb"^(?:\([\w.-]+\) )?\[?[\w.-]+@(?P<host>[\w.-]+)[: ][^\n#$%>]{0,100}[#$%>] ", re.M
+)
+
+
+def _parts_of_hosts(name: str, data: bytes) -> dict[str, bytes]:
+    """Return what stands behind the prompts of each host, and before all of them (host "").
+
+    It is empty unless some tool's output is there of two hosts.
+    """
+    prompts = list(_PROMPT.finditer(data))
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for at, stop in zip(prompts, [*(at.start() for at in prompts[1:]), len(data)], strict=False):
+        spans.setdefault(visible(decode(at["host"]), 100), []).append((at.start(), stop))
+    if len(spans) < 2:
+        return {}
+    parts = {host: _part(found, data) for host, found in spans.items()}
+    tools = [item for part in parts.values() for item in {*kinds_of(name, part).items} - PROGRAMS]
+    if len(tools) == len(set(tools)):
+        return {}
+    before = data[: prompts[0].start()]
+    return {"": before, **parts} if before.strip() else parts
 
 
 def _part(sections: Sequence[tuple[int, int]] | None, data: bytes) -> bytes:

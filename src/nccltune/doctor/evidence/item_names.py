@@ -51,6 +51,7 @@ KNOWN = frozenset(
         *ALIASES.values(),
         *("env", "logind", "profiles", "libraries", "plugins", "services", "packages", "ethtool"),
         *("user-nccl-conf", "named-nccl-conf", "lscpu", "meminfo", "ulimit", "nvbandwidth"),
+        *("dev-infiniband", "sysctl"),
         *("ibstat", "ibstatus", "rdma-link", "perfquery", "rdma-statistic", "pci-config"),
         *("topology", "graph", "given-topology", "given-graph"),
         # Items that nccltune 0.2 and older wrote. No rule needs them. They are listed because their

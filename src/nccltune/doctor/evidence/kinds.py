@@ -17,12 +17,14 @@ from nccltune.doctor.evidence.item_names import INDEX, item_of_name
 from nccltune.doctor.evidence.parsers.failures import states_failure
 from nccltune.doctor.evidence.parsers.gpu_query import SECTION
 from nccltune.doctor.evidence.parsers.imex import LISTED, NOT_LISTED
+from nccltune.doctor.evidence.parsers.kernel import NUMA_BALANCING
 from nccltune.doctor.evidence.parsers.kernel_log import (
     KERNEL_LINE,
     has_kernel_lines,
     without_kernel_lines,
 )
 from nccltune.doctor.evidence.parsers.prose import has_workaround
+from nccltune.doctor.evidence.parsers.rdma_ports import DEV_LISTED
 from nccltune.formats.text.lines import encoding_of
 from nccltune.formats.topology.nvidia_smi_matrix import PCI_MATRIX
 from nccltune.formats.topology.xml_tree import dumps_in
@@ -139,6 +141,8 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         ),
     ),
     ("iblinkinfo", _mark(rb"^[^\n]{1,60}==\( *\d{1,2}X +[^\n]{1,60}\)==>")),
+    ("sysctl", _mark(NUMA_BALANCING.encode())),
+    ("dev-infiniband", _mark(DEV_LISTED.encode())),
     ("imex", _mark(rf"^Connectivity Table Legend|^Node #\d+\s|{LISTED}|{NOT_LISTED}".encode())),
     (
         "lspci",

@@ -11,6 +11,7 @@ from nccltune.doctor.evidence.elsewhere import read_elsewhere
 from nccltune.doctor.examine import examine
 from nccltune.doctor.facts import Facts
 from nccltune.doctor.facts.network import HCAS
+from nccltune.doctor.facts.node import KERNEL_NUMA_BALANCING
 from nccltune.doctor.facts.results import FAILURES
 from nccltune.doctor.result import RuleVerdict
 from nccltune.doctor.rulebase import rule_base
@@ -153,6 +154,26 @@ def test_ports_of_two_machines_beside_the_log_of_one(tmp_path: Path) -> None:
         "h2": [("mlx5_0", "ACTIVE"), ("mlx5_1", "ACTIVE")],
     }
     assert [one.kind for one in found["h1"].value(FAILURES) or []] == ["rdma_no_answer"]
+
+
+def test_outputs_behind_the_prompts_of_two_hosts(tmp_path: Path) -> None:
+    """All that stands behind a prompt is of its host, where two hosts show the same tool."""
+    port = "CA 'mlx5_0'\n\tPort 1:\n\t\tState: {}\n\t\tSM lid: 0\n"
+    one = "root@h1:~# ibstat\n" + port.format("Active")
+    two = "[root@h2 ~]$ sysctl kernel.numa_balancing\nkernel.numa_balancing = 1\n"
+    two += "[root@h2 ~]$ ibstat\n" + port.format("Initializing")
+    found = read_all(tmp_path, paste_txt=one + two)
+    assert found is not None
+    assert {
+        node: [one.state for one in facts.value(HCAS) or []] for node, facts in found.items()
+    } == {
+        "h1": ["ACTIVE"],
+        "h2": ["INIT"],
+    }
+    assert [facts.value(KERNEL_NUMA_BALANCING) for facts in found.values()] == [None, 1]
+    login = read_all(tmp_path, paste_txt="a@login:~$ ls\nb\n" + one)
+    assert login is not None
+    assert len(login) == 1
 
 
 def test_a_script_beside_outputs_of_two_machines_is_no_third(tmp_path: Path) -> None:

@@ -44,6 +44,8 @@ KERNEL = [
      " failed, status bad parameter(0x3), syndrome (0x15c356), err(-22)"),
     ("nic", "mlx5_core 0000:19:00.0: ACCESS_REG(0x805) timeout. Will cause a leak of a command"),
     (None, "mlx5_core 0000:19:00.0: firmware version: 28.39.1002"),
+    ("iommu", "arm-smmu-v3 arm-smmu-v3.3.auto: event: F_TRANSLATION client: 0002:01:00.0 sid: 0x1"),
+    (None, "arm-smmu-v3 arm-smmu-v3.3.auto: allocated 524288 entries for evtq"),
     ("hung", "INFO: task nvidia-smi:100 blocked for more than 120 seconds."),
     (None, "usb 1-1: new device"),
 ]  # fmt: skip

@@ -349,6 +349,13 @@ CUBE = dict.fromkeys(((0, 5), (0, 6), (0, 7), (1, 4), (1, 6), (1, 7)), 9.0)
             {},
             ["GPUs 0 and 3 at 20 GB/s", "GPUs 1 and 3 at 21 GB/s", "GPUs 2 and 3 at 22 GB/s"],
         ),
+        (
+            matrix(4, {(0, 3): 139.0, (1, 3): 139.0, (2, 3): 140.0}, 277),
+            {},
+            ["GPUs 0 and 3 at 139 GB/s", "GPUs 1 and 3 at 139 GB/s", "GPUs 2 and 3 at 140 GB/s"],
+        ),
+        # Two links and one, in a ring of GPUs.
+        (matrix(4, {(0, 1): 49.0, (0, 2): 49.0, (1, 3): 49.0}, 97), {}, None),
         (matrix(4, {(0, 3): 2.0}, 25), {}, ["GPUs 0 and 3 at 2 GB/s"]),
         (PEER.format("24.1", "24.9"), {(0, 1): 18}, ["GPUs 0 and 1 at 24.1 GB/s (NV18)"]),
         (PEER.format("24.1", "24.9"), {}, None),

@@ -102,6 +102,13 @@ POSTED = [
     ("$ env | grep NCCL\nNCCL_IB_GID_INDEX=2\n$ show_gids\nDEV PORT INDEX GID IPv4 VER DEV\n"
      "m 1 2 0000:0000:0000:0000:0000:ffff:c0a8:0a02 10.0.0.2 v1 e1\n"
      "m 1 3 0000:0000:0000:0000:0000:ffff:c0a8:0a02 10.0.0.2 v2 e1", "gid-v1"),
+    ("$ env | grep NCCL\nNCCL_IB_GID_INDEX=3\n$ show_gids\nDEV PORT INDEX GID IPv4 VER DEV\n"
+     "m 1 7 0000:0000:0000:0000:0000:ffff:c0a8:0a02 10.0.0.2 v2 e1", "gid-absent"),
+    ("# ls /dev/infiniband\nrdma_cm umad0 umad1\n# ibv_devices\nNo IB devices found",
+     "socket-despite-rdma"),
+    ("[   12.100000] arm-smmu-v3 arm-smmu-v3.11.auto: event 0x10 received:", "iommu-faults"),
+    ("$ sysctl kernel.numa_balancing\nkernel.numa_balancing = 1", "numa-balancing"),
+    ("h1:~# cat /proc/sys/kernel/numa_balancing\n1", "numa-balancing"),
     ("cuMemAlloc() of a 64 bytes GPU buffer\nCouldn't allocate MR", "gpu-memory-not-registered"),
     ('DCGM_FI_DEV_XID_ERRORS{gpu="3",Hostname="n7"} 79', "health-check-failed"),
     ("a:~# ip link\n4: e1: <UP> mtu 9000 state UP\nb:~# ip link\n4: e1: <UP> mtu 1500 state UP",

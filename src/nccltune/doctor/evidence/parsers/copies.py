@@ -278,6 +278,10 @@ def _slow(peers: list[GpuCopy], links: Mapping[tuple[int, int], int]) -> Iterato
         rates[pair] = min(one.gb_per_s or 0.0, rates.get(pair, math.inf))
     high = max(one.gb_per_s or 0.0 for one in peers)
     few = {pair for pair, rate in rates.items() if rate < high * (0.5 if high >= 60 else 0.2)}
+    weak = [set(pair) for pair, rate in rates.items() if high >= 60 and rate < 0.6 * high]
+    if weak and any(all((gpu in pair) == ({*pair} in weak) for pair in rates) for gpu in weak[0]):
+        # All pairs of one GPU, and no other one. Half its links may be down.
+        few |= {pair for pair in rates if {*pair} in weak}
     for (a, b), rate in sorted(rates.items()):
         # The numbers of the GPUs may be others where only some of them were measured.
         count = links[a, b] if links.keys() == rates.keys() else 0

@@ -34,6 +34,17 @@ def shows_peer_modules(text: str) -> bool:
     )
 
 
+NUMA_BALANCING = (
+    r"^kernel\.numa_balancing *= *(?P<a>\d)$|^[^\n]{0,80}/sys/kernel/numa_balancing\n(?P<b>\d)$"
+)
+
+
+def parse_numa_balancing(text: str) -> int | None:
+    """Return the value that `sysctl` or `cat` printed, as people paste it."""
+    found = re.search(NUMA_BALANCING, text, re.M)
+    return int(found["a"] or found["b"]) if found else None
+
+
 def parse_modules(text: str) -> list[str]:
     """Return names of modules in `/proc/modules` or `lsmod`, with underscores, sorted."""
     matches = (_MODULE.match(line) for _, line in lines_of(text))

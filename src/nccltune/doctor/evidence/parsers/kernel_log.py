@@ -57,6 +57,7 @@ WORDS = (
     "aer: ",
     "aer[]]",
     "iommu",
+    "smmu",
     "dmar",
     "amd-vi",
     "link (is )?(up|down)",
@@ -204,7 +205,7 @@ _FAILURES = (
         "iommu",
         re.compile(
             r"IO_PAGE_FAULT|DMAR: \[DMA|\[fault reason|INVALID_DEVICE_REQUEST"
-            r"|arm-smmu.*(?:fault|F_TRANS)"
+            r"|arm-smmu.*(?:fault|event 0x\w+ received|event: [CF]_)"
         ),
     ),
     ("hung", re.compile(r"blocked for more than \d+ sec|soft lockup|hard LOCKUP|rcu.* stall")),

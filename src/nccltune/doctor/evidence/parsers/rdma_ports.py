@@ -190,3 +190,12 @@ def _link(match: re.Match[str]) -> RdmaPortState:
         state=state_name(fields["state"]) if "state" in fields else None,
         phys_state=phys_name(fields["physical_state"]) if "physical_state" in fields else None,
     )
+
+
+DEV_LISTED = r"^(?:[^\n]{0,80}[$#:] *)?(?:sudo )?ls (?:-\w+ )*/dev/infiniband/?[ \t]*$"
+
+
+def parse_verbs_devices(text: str) -> set[str]:
+    """Return the kinds of devices that `ls /dev/infiniband` printed: uverbs, umad, issm."""
+    found = re.search(rf"{DEV_LISTED}((?:\n(?!.*[$#] )[^\n]+)*)", text, re.M)
+    return set(re.findall(r"\b(uverbs|umad|issm)\d+\b", found[1] if found else ""))
