@@ -48,7 +48,7 @@ _BY_NAME: dict[str, tuple[Flavor, ...]] = {
     "mpiexec.mpich": (HYDRA,),
     "mpiexec.hydra": (HYDRA, INTEL),
     "srun": (SLURM,),
-    "torchrun": (TORCHRUN,),
+    **dict.fromkeys(("torchrun", "llamafactory-cli train", "lmf train", "colossalai run"), (TORCHRUN,)),
     "deepspeed": (DEEPSPEED,),
     "accelerate launch": (ACCELERATE,),
     "flux run": (FLUX,),
