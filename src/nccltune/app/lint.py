@@ -374,6 +374,8 @@ def _lint_launch(
     with contextlib.suppress(InputError) if is_output else contextlib.nullcontext():
         checks = check_all(found, flavors)
     findings += [*judge_peers(checks), *judge_cluster(rest), *judge_ray(rest)]
+    placed = (one.placement for check in checks for one, _ in check.predictions)
+    findings += judge_boxes(rest, placed)
     if is_output:
         findings += output.judge_output(rest)
     elif given := [*compose.settings_of(services, site), *(stated := stated_settings(plain))]:
