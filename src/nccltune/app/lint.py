@@ -360,10 +360,13 @@ def _lint_launch(
     # Another launcher does not read accelerate's configuration.
     found, alone = (found, []) if found else (alone, alone)
     findings += [*([] if found else never_started(rest)), *unread_directives(rest)]
-    others = [one for one in services if one[0] not in {each.site.service for each in found}]
-    findings += compose.judge_services(others, site)
-    exports = [*lost_exports(rest), *cut_exports(rest)] if found else []
-    findings += [*exports, *judge_dockerfile(rest), *nics_by_rank(plain)]
+    with_command = {one.site.service for one in found}
+    findings += compose.judge_services([s for s in services if s[0] not in with_command], site)
+    findings += [
+        *([*lost_exports(rest), *cut_exports(rest)] if found else []),
+        *judge_dockerfile(rest),
+        *nics_by_rank(plain),
+    ]
     findings += _unseen(
         [
             *(name for one in found for name in one.site.unseen),
@@ -374,6 +377,7 @@ def _lint_launch(
     with contextlib.suppress(InputError) if is_output else contextlib.nullcontext():
         checks = check_all(found, flavors)
     findings += [*judge_peers(checks), *judge_cluster(rest), *judge_ray(rest)]
+    findings += judge_boxes(rest, [p.placement for one in checks for p, _ in one.predictions])
     if is_output:
         findings += output.judge_output(rest)
     elif given := [*compose.settings_of(services, site), *(stated := stated_settings(plain))]:

@@ -159,20 +159,26 @@ def _show_issue(out: Console, where: str, issue: LintIssue | Issue) -> None:
 def _show_launch(out: Console, launch: LintedLaunch, *, named: bool) -> None:
     if named and launch.source is not None:
         out.print(styled((launch.source, "bold")), soft_wrap=True)
-    for number, verdict in enumerate(launch.commands):
+    alike: dict[str, list[LaunchCheck]] = {}
+    for verdict in launch.commands:
+        of_file = verdict.command.text.endswith(" SCRIPT") or verdict.service
+        shown = [verdict.predictions, verdict.findings, verdict.gpus, verdict.fixed]
+        alike.setdefault(repr((*shown, verdict.command if of_file else "")), []).append(verdict)
+    for number, (verdict, *same) in enumerate(alike.values()):
         if number:
             out.print()
         file = verdict.command.last("configuration")
         if len(launch.commands) > 1 and file and verdict.command.text.endswith(" SCRIPT"):
             hanging(out, ("config   ", "bold"), _INDENT, file.value)
-        _show_command(out, verdict, is_ok=not launch.is_bad)
+        more = f", the same for {len(same) + 1} commands" if same else ""
+        _show_command(out, verdict, more, is_ok=not launch.is_bad)
     for finding in launch.findings:
         _show_finding(out, finding, "")
     if not launch.commands and not launch.findings:
         out.print("nothing wrong in this output, which shows no command to check")
 
 
-def _show_command(out: Console, verdict: LaunchCheck, *, is_ok: bool) -> None:
+def _show_command(out: Console, verdict: LaunchCheck, more: str, *, is_ok: bool) -> None:
     from nccltune.launch_lint.check import names
     from nccltune.launch_lint.starts import starts
 
@@ -180,7 +186,7 @@ def _show_command(out: Console, verdict: LaunchCheck, *, is_ok: bool) -> None:
         hanging(out, ("service  ", "bold"), _INDENT, verdict.service)
     for prediction, flavors in verdict.predictions:
         words = starts(prediction, verdict.gpus)
-        hanging(out, ("starts   ", "bold"), _INDENT, f"{words}  ({names(flavors)})")
+        hanging(out, ("starts   ", "bold"), _INDENT, f"{words}  ({names(flavors)}{more})")
     for held in verdict.findings:
         only = held.flavors != verdict.flavors
         _show_finding(out, held.finding, f"  ({names(held.flavors)})" if only else "")
@@ -190,8 +196,8 @@ def _show_command(out: Console, verdict: LaunchCheck, *, is_ok: bool) -> None:
             for one, _ in verdict.predictions
         )
         lead = ("note     ", "dim") if unknown else ("ok       ", "green")
-        more = " in the words; where processes run was not checked" if unknown else ""
-        hanging(out, lead, _INDENT, f"nothing wrong{more}")
+        of = " in the words; where processes run was not checked" if unknown else ""
+        hanging(out, lead, _INDENT, f"nothing wrong{of}")
     assumed = next((p.assumed for p, _ in verdict.predictions if p.assumed), None)
     if assumed is not None:
         hanging(out, ("note     ", "dim"), _INDENT, assumed)

@@ -24,6 +24,7 @@ placed.py      predict the number of processes on each host
 scheduled.py   predict the processes of Flux, jsrun, aprun and Cray PALS
 stated.py      settings that a text states, with or without a command
 training.py    predict the processes of torchrun, deepspeed, accelerate, vLLM and SGLang
+frontends.py   commands that only run torchrun: LLaMA-Factory, Colossal-AI
 peers.py       what a text gives the nodes of one job, and a script the ranks of a node
 recipes.py     recipes of make, and what a container of a Dockerfile starts
 nested.py      scripts and commands inside a command

@@ -28,10 +28,12 @@ _HOST_LINE = r"[ \t>]{0,8}[\w.-]{1,255}(?::\d+|(?:[ \t]+(?:max[-_])?slots?=\d+)+
 _HOSTFILE = re.compile(
     r"^.{0,80}?\b([\w.-]{0,40}(?:host|machine|node)[\w.-]{0,40})\W{0,9}?"
     r"(?: (?:contains?|is|has)\b.{0,40})?\n(?:```.*\n)?"
-    rf"((?:{_HOST_LINE})+)",
+    rf"((?:[ \t]*#.*\n){{0,3}}(?:{_HOST_LINE})+)"
+    r"|^.{0,80}?\bcat [\w./~-]*?([\w-]{0,40}(?:host|machine|node)[\w.-]{0,40})[ \t]*\n"
+    r"((?:[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}[ \t]*\n)+)",
     re.M | re.I,
 )
-"""The name of a host file above its lines, each of which has a number of slots."""
+"""The name of a host file above its lines, each with a number of slots, or behind `cat`."""
 _NODES = re.compile(r"\b([1-9]\d{0,4})[ -]?(?:nodes?\b|hosts?\b|machines?\b|节点|台)", re.I)
 
 
@@ -51,7 +53,9 @@ def read_around(text: str, site: LaunchContext) -> LaunchContext:
     several = site.several or _SEVERAL.search(text) is not None
     gpus = {int(number) for number in _GPUS.findall(text)}
     rank = _RANK.search(text) if _LAUNCHERS.search(text) is None else None
-    shown = tuple((match[1], match[2]) for match in _HOSTFILE.finditer(f"{text}\n"))
+    shown = tuple(
+        (match[1] or match[3], match[2] or match[4]) for match in _HOSTFILE.finditer(f"{text}\n")
+    )
     return site._replace(
         files=(*site.files, *shown),
         several=several,

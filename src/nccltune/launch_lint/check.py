@@ -22,6 +22,7 @@ from nccltune.launch_lint.command import (
 )
 from nccltune.launch_lint.finding import LaunchFinding, note
 from nccltune.launch_lint.fix import apply_edits
+from nccltune.launch_lint.frontends import as_torchrun
 from nccltune.launch_lint.hosts import text_of, with_slurm_gpus
 from nccltune.launch_lint.misplaced import misplaced_options
 from nccltune.launch_lint.nested import SHELLS, script_at
@@ -92,6 +93,7 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
     pasted = typographic(line)
     line = plain(line)
     site = _with_env_files(line, site)
+    line, site, own = as_torchrun(given := line, site)
     commands = read(line, wanted, _names(site))
     views = {
         flavor: _view(_unwrapped(command, site), flavor, site)
@@ -100,7 +102,7 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
     found: dict[LaunchFinding, list[Flavor]] = {}
     known: dict[tuple[str, str], LaunchFinding] = {}
     for flavor, view in views.items():
-        for finding in (*pasted, *_findings(view)):
+        for finding in (*pasted, *own, *_findings(view)):
             same = known.setdefault((finding.id, finding.message), finding)
             flavors = found.setdefault(same, [])
             if flavor not in flavors:
@@ -111,7 +113,7 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
     text = None
     bad = [one for one in held if one.finding.severity is not Severity.NOTE]
     is_wrapped = view.command != next(iter(commands.values()))
-    is_whole = not (is_wrapped or site.part or site.is_begun) and all(
+    is_whole = not (is_wrapped or site.part or site.is_begun or line is not given) and all(
         one.id != "placeholder" for one in pasted
     )
     if is_whole and (pasted or any(one.finding.edits for one in bad)):
@@ -319,6 +321,8 @@ def _with_inner(command: LaunchCommand, site: LaunchContext, outer: Prediction) 
             scope.values.setdefault(name, ShellValue(str(number)))
         site = site._replace(scope=scope)
     inside = _inside(command, site)
+    run = as_torchrun(Line(inside.words, ""), inside.site)
+    inside = inside._replace(words=run.line.words, site=run.site)
     at = launcher_at(inside.words)
     if at is None:
         return outer

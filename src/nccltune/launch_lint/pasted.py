@@ -17,10 +17,11 @@ _LINK = re.compile(r"\[([^\[\]\n]{1,4096})\]\((?:https?:[^)\s]*|url|)\)")
 _BOLD = re.compile(r"(?<![\w*])\*\*([^\s*](?:[^*\n]*[^\s*])?)\*\*(?![\w*])")
 _AT_HOST = r"(?:\[[\w.-]+\]|(?:\([\w.-]+\) )?\[?[\w.-]+@[^\s#$%>]+(?: [^\s#$%>\]]+\]?)?)[#$%>] ?"
 _HOST_PROMPT = re.compile(rf"^[ \t]*{_AT_HOST}", re.MULTILINE)
+_SECONDARY = re.compile(rf"(^[ \t]*(?:{_AT_HOST}|\$ ).*\\\n)> ?", re.MULTILINE)
 _PROMPT = re.compile(rf"\s*(?:>\s+)?(?:{_AT_HOST}|\+{{1,3}} |[$%]?> ?|[$%] |[A-Z][a-z]+> )?`?")
 _NAMES = re.compile(
     r"\b(?:mpi(?:run|exec)|(?:pr|or)terun|srun|torchrun|torch\.|deepspeed|accelerate|flux|jsrun|aprun)"
-    r"|_?p[er]+f\b"
+    r"|\b(?:llamafactory-cli|lmf|colossalai)\b|_?p[er]+f\b"
 )
 """What a line with a command names: a launcher, or a test that may be misspelt."""
 _VERSION = re.compile(r"\b(?:mpi(?:run|exec)|prterun|orterun|srun|torchrun) \([^()\n]*\)")
@@ -73,7 +74,11 @@ def scripts_of(text: str) -> list[str]:
     blocks = blocks_of(_BOLD.sub(r"\1", _VERSION.sub("", text)))
     jobs = [block for block in blocks if _DIRECTIVE.search(block) is not None]
     rest = "\n".join(block for block in blocks if block not in jobs)
-    return [_HOST_PROMPT.sub("", _LINK.sub(r"\1", part)) for part in (rest, *jobs) if part]
+    return [
+        _HOST_PROMPT.sub("", _SECONDARY.sub(r"\1", _LINK.sub(r"\1", part)))
+        for part in (rest, *jobs)
+        if part
+    ]
 
 
 def commands_in(text: str) -> Iterator[tuple[Line, bool]]:

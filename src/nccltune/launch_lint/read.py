@@ -48,7 +48,9 @@ _BY_NAME: dict[str, tuple[Flavor, ...]] = {
     "mpiexec.mpich": (HYDRA,),
     "mpiexec.hydra": (HYDRA, INTEL),
     "srun": (SLURM,),
-    "torchrun": (TORCHRUN,),
+    **dict.fromkeys(
+        ("torchrun", "llamafactory-cli train", "lmf train", "colossalai run"), (TORCHRUN,)
+    ),
     "deepspeed": (DEEPSPEED,),
     "accelerate launch": (ACCELERATE,),
     "flux run": (FLUX,),
@@ -137,8 +139,8 @@ def no_launcher(lines: Iterable[Line] = ()) -> InputError:
     return NothingToCheckError(
         "no launch command is in this text",
         hint="looked for mpirun, mpiexec, prterun, srun, torchrun, deepspeed, accelerate launch,"
-        " horovodrun, flux run, jsrun, aprun and the programs of nccl-tests; for a file, give its"
-        " path",
+        " horovodrun, llamafactory-cli, colossalai, flux run, jsrun, aprun and the programs of"
+        " nccl-tests; for a file, give its path",
     )
 
 

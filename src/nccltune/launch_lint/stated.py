@@ -13,6 +13,7 @@ from typing import NamedTuple
 from nccltune.launch.placement import Placement
 from nccltune.launch_lint.command import LaunchCommand, LaunchContext, Prediction, View
 from nccltune.launch_lint.finding import LaunchFinding, note
+from nccltune.launch_lint.nested import SHELLS
 from nccltune.launch_lint.options import LOCAL
 from nccltune.launch_lint.rules import containers, network, nics, serving, settings, variables
 from nccltune.launch_lint.words import Word, split
@@ -107,11 +108,23 @@ def judge_stated(
             yield note("stated-twice", f"the text sets {name} to {' and to '.join(values)}")
 
 
-def judge_boxes(text: str) -> Iterator[LaunchFinding]:
-    """Yield what is wrong with `docker run`, and what it lacks for NCCL with `-e NCCL_...`."""
+def judge_boxes(
+    text: str, beside: Iterable[Placement | None] | None = None
+) -> Iterator[LaunchFinding]:
+    """Yield what is wrong with `docker run`, and what it lacks for NCCL with `-e NCCL_...`.
+
+    `beside` commands with these placements, only the memory of containers with a shell is judged.
+    """
+    if beside is not None and not any(one is not None and one.most_gpus > 1 for one in beside):
+        return
     with contextlib.suppress(InputError):
         for line in split(text):
             words = tuple(word.text for word in line.words)
+            if beside is not None:
+                is_shell = bool(words) and words[-1].rpartition("/")[2] in SHELLS
+                view = _view(())._replace(site=LaunchContext(around=words))
+                yield from _without_edits([containers.shared_memory(view)] * is_shell)
+                continue
             given = stated_settings(" ".join(words))
             if given:
                 yield from judge_box({one.name: one.value for one in given}, words)

@@ -208,7 +208,7 @@ def infiniband(view: View) -> Iterator[LaunchFinding]:
                 else "add --device=/dev/infiniband --ulimit memlock=-1 after run",
                 placed.adding("--device=/dev/infiniband", "--ulimit", "memlock=-1"),
             )
-        elif placement is None and not is_given and re.search(r"--net(?:work)?[= ]host", text):
+        elif placement is None and not is_given and _HOST_NETWORK.search(text):
             if box.is_service and not any(name.startswith("NCCL_") for name in given):
                 continue  # A service may be of another kind.
             yield note(
@@ -233,6 +233,20 @@ def own_network(view: View) -> Iterator[LaunchFinding]:
                 "add --network=host after run",
                 placed.adding("--network=host"),
             )
+
+
+def ports(view: View) -> Iterator[LaunchFinding]:
+    """Find `docker run -p 80:80 --network host`: the program has the ports of the host itself."""
+    for box in (placed.box for placed in _docker_runs(view) if not placed.box.is_service):
+        words = list(box.options[: box.image])
+        at = next((n for n, word in enumerate(words) if _PUBLISHES.match(word)), None)
+        if at is not None and _HOST_NETWORK.search(" ".join(words)):
+            said = " ".join(words[at : at + (1 if re.search("[=:]", words[at]) else 2)])
+            yield note("container-ports", f"{said} has no effect beside --network=host")
+
+
+_PUBLISHES = re.compile(r"(?:-p|--publish)(?:$|=|\d)")
+_HOST_NETWORK = re.compile(r"--net(?:work)?[= ]host\b")
 
 
 def not_passed(view: View) -> Iterator[LaunchFinding]:

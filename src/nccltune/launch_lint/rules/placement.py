@@ -234,7 +234,7 @@ def given_gpus(view: View) -> Iterator[LaunchFinding]:
         return
     yield error(
         "task-gpus",
-        f"{view.command.launcher.text} gives {count(given, 'GPU')} to each process, which is to use"
+        f"{view.command.launcher.text} has {count(given, 'GPU')} for each process, which is to use"
         f" {program.gpus}: invalid device ordinal",
         *with_gpus(program, max(1, given)),
     )

@@ -123,6 +123,28 @@ def tuner(view: View) -> Iterator[LaunchFinding]:
         )
 
 
+def relative_paths(view: View) -> Iterator[LaunchFinding]:
+    """Find `NCCL_TUNER_PLUGIN=./a.so` on several nodes: each process starts in a folder there."""
+    placement = view.prediction.placement
+    found = [
+        f"{name}={value}"
+        for name, value in _values(view).items()
+        if _PATH.fullmatch(f"{name}={value}") and not is_open(value)
+    ]
+    if found and (placement is None or len(placement.nodes) > 1):
+        is_one = len(found) == 1
+        yield note(
+            "relative-path",
+            f"{' and '.join(found)}: relative path{'s' * (not is_one)}, from the folder in which a"
+            " process starts on its node",
+            f"write the whole path{'s' * (not is_one)}, to what all nodes have",
+        )
+
+
+_PATH = re.compile(
+    r"(?:(?:NCCL_(?:NET|TUNER|PROFILER)_PLUGIN|LD_PRELOAD)=(?![/~])[^\s:]+/[^\s:]+"
+    r"|NCCL_(?:TUNER_CONFIG|TOPO|GRAPH|CONF)_FILE=(?![/~]).+)"
+)
 _CHOICES = re.compile(r"NCCL_(?:ALGO|PROTO|NTHREADS|(?:MIN|MAX)_(?:NCHANNELS|CTAS|NRINGS))")
 
 

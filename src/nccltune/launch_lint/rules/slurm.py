@@ -57,6 +57,18 @@ def unlisted(view: View) -> Iterator[LaunchFinding]:
         )
 
 
+def batch_in_container(view: View) -> Iterator[LaunchFinding]:
+    """Find `#SBATCH --container-image` and srun: the batch script itself runs in the container."""
+    asked = next((o for o in view.site.inherited if o.name == "container-image"), None)
+    if view.flavor == SLURM and view.site.on_first == "Slurm" and asked is not None:
+        yield note(
+            "batch-container",
+            f"{asked.text} of sbatch: the script itself runs in the container, where srun needs"
+            " Slurm's programs, its configuration and munge",
+            "where it has none, give the options of the container to srun alone",
+        )
+
+
 def export(view: View) -> Iterator[LaunchFinding]:
     """Find `--export=NCCL_DEBUG=INFO` without ALL: no other variable is exported."""
     if view.flavor.launcher is not Launcher.SLURM:
