@@ -37,7 +37,7 @@ _FORMS = tuple(
         rf"^[ \t]*(?:-[ \t]+)?{_NAME}[ \t]*:[ \t]+{_VALUE}[ \t\r]*$",
         # Of Python or TOML.
         rf"""^[ \t]*{_NAME}[ \t]+=[ \t]*("[^"\n]*"|'[^'\n]*')[ \t,;\r]*$""",
-        rf"""["']{_NAME}["'][ \t]*\]?[ \t]*[:=,][ \t]*{_VALUE}""",
+        rf"""["']{_NAME}["'][ \t]*\]?[ \t]*[:=,][ \t]*(?:value[ \t]*=[ \t]*)?{_VALUE}""",
         rf"""\bname["']?:[ \t]*["']?{_NAME}["']?\s*,?\s*["']?value["']?:[ \t]*{_VALUE}""",
     )
 )

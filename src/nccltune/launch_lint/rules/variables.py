@@ -9,7 +9,7 @@ from nccltune.launch.program import Program
 from nccltune.launch_lint.command import CommandVariable, View
 from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, SetLead, error, note, warning
 from nccltune.launch_lint.rules.shape import of_program
-from nccltune.launch_lint.variables import enabled, fault
+from nccltune.launch_lint.variables import enabled, fault, switch
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.names import listed
 from nccltune.model.nccl_variables import PREFIX, RELEASES, is_foreign, nearest_variable, table
@@ -105,6 +105,15 @@ def names(view: View) -> Iterator[LaunchFinding]:
                 f"NCCL has no variable {variable.name}: the name and the value are exchanged",
                 f"write NCCL_DEBUG={level}",
                 edits_of(variable, "NCCL_DEBUG", level),
+            )
+        elif right is not None and right.endswith("=0") and not is_foreign(variable.name):
+            name, is_off = right[:-2], switch(variable.value or "") == "0"
+            meant = str(int(is_off)) if is_off or switch(variable.value or "") else None
+            yield error(
+                "variable-unknown",
+                f"NCCL has no variable {variable.name}: it has no effect",
+                f"write {name}={meant}" if meant else f"the nearest is {name}, the other way round",
+                edits_of(variable, name, meant) if meant else (),
             )
         elif right is not None and "=" not in right and not is_foreign(variable.name):
             # A name with one word more means something else: `NCCL_NET_DISABLE` is not `..._INTRA`.
