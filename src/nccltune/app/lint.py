@@ -47,7 +47,14 @@ from nccltune.launch_lint.peers import judge_cluster, judge_peers, judge_ray, ni
 from nccltune.launch_lint.read import NothingToCheckError, no_launcher, starts_something
 from nccltune.launch_lint.recipes import judge_dockerfile, lost_exports
 from nccltune.launch_lint.source import FoundCommand
-from nccltune.launch_lint.stated import checked_alone, judge_boxes, judge_stated, stated_settings
+from nccltune.launch_lint.stated import (
+    checked_alone,
+    judge_boxes,
+    judge_conf,
+    judge_python,
+    judge_stated,
+    stated_settings,
+)
 from nccltune.launch_lint.tasks import task_of
 from nccltune.launch_lint.training import configuration_commands, configurations_in
 from nccltune.launch_lint.typography import cut_exports
@@ -65,6 +72,7 @@ _ROW = re.compile(r"\s*\"?[\w-]+\"?\s*,\s*\"?\d[^,]*(?:,[^,]*){3,}")
 _PAGE = re.compile(r"^ *(?:```|~~~|#{1,6} +\w.*\n *\n)", re.M)
 """What a page of Markdown has: a block of code, or a heading."""
 _MARKER = re.compile(r"^#+\s*nccltune:", re.M)
+_CONF = re.compile(r"nccl[^/]*\.conf[^/]*$")
 _SCRIPT = re.compile(r"\A#!|^#SBATCH\b", re.M)
 _NAMES_LAUNCH = re.compile(
     r"^[^#\n]*(?<![\w-])(?:(?:mpirun|mpiexec|srun|torchrun)\s+-|ray (?:start|submit|up|job) "
@@ -364,6 +372,7 @@ def _lint_launch(
     findings += compose.judge_services(others, site)
     exports = [*lost_exports(rest), *cut_exports(rest)] if found else []
     findings += [*exports, *judge_dockerfile(rest), *nics_by_rank(plain)]
+    findings += [*(judge_conf(text) if _CONF.search(name or "") else ()), *judge_python(rest)]
     findings += _unseen(
         [
             *(name for one in found for name in one.site.unseen),

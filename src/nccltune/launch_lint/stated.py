@@ -10,14 +10,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from nccltune.formats.tuner_config.nccl_conf import conf_lines
 from nccltune.launch.placement import Placement
 from nccltune.launch_lint.command import LaunchCommand, LaunchContext, Prediction, View
-from nccltune.launch_lint.finding import LaunchFinding, note
+from nccltune.launch_lint.finding import LaunchFinding, error, note
 from nccltune.launch_lint.options import LOCAL
 from nccltune.launch_lint.rules import containers, network, nics, serving, settings, variables
 from nccltune.launch_lint.words import Word, split
 from nccltune.model.errors import InputError
-from nccltune.model.nccl_variables import PREFIX, is_foreign, nearest_variable
+from nccltune.model.nccl_variables import PREFIX, is_foreign, nearest_variable, table
 
 _NAME = r"([A-Z][A-Z0-9_]{3,})"
 _WORD = r"""(?:"[^"\n]*"|'[^'\n]*'|[^\s"'`|&;)}]*)"""
@@ -105,6 +106,51 @@ def judge_stated(
         if name.startswith(PREFIX):
             values = [one.value or "nothing" for one in given if one.name == name]
             yield note("stated-twice", f"the text sets {name} to {' and to '.join(values)}")
+
+
+def judge_conf(text: str) -> Iterator[LaunchFinding]:
+    """Yield lines of a file nccl.conf that NCCL reads otherwise than a shell (`NAME = value`)."""
+    for number, name, value in conf_lines(text):
+        right = _CONF_WORD.sub("", name).strip()
+        known = table().get(right)
+        if known is None and not right.startswith(PREFIX):
+            continue
+        meant = re.sub(r"\s+#.*", "", value).strip().strip("\"'")
+        if name != right:
+            yield error(
+                "conf-line",
+                f"line {number}: NCCL takes all before '=' for the name, so that {name!r} sets"
+                " nothing",
+                f"write {right}={meant}",
+            )
+        # NCCL reads a number up to what is none.
+        elif value != meant and not re.match(r"\s*\d+(?![\w.,])", value):
+            yield error(
+                "conf-line",
+                f"line {number}: NCCL takes all behind '=' for the value of {right}: {value!r}",
+                f"write {right}={meant}",
+            )
+
+
+_CONF_WORD = re.compile(r"^\s*(?:export|set(?:env)?|ENV)\s+")
+
+
+def judge_python(text: str) -> Iterator[LaunchFinding]:
+    """Yield `os.environ["NCCL_P2P_DISABLE"] = 1`: Python takes text there."""
+    for match in _PYTHON_NUMBER.finditer(_COMMENT.sub("", text)):
+        yield error(
+            "environ-not-text",
+            f"{match[1]} gets {match[2]}, which is no text: Python stops with a TypeError",
+            f'write "{_PYTHON_TRUTH.get(match[2], match[2])}"',
+        )
+
+
+_PYTHON_NUMBER = re.compile(
+    r"\bos\.(?:environ(?:\[|\.setdefault\()|putenv\()\s*[\"']((?:NCCL|CUDA|FI|UCX|TORCH|GLOO)_\w+)"
+    r"[\"'](?:\s*\]\s*=|\s*,)\s*(-?\d+|True|False)\s*(?:\)\s*)?(?:;|$)",
+    re.M,
+)
+_PYTHON_TRUTH = {"True": "1", "False": "0"}
 
 
 def judge_boxes(text: str) -> Iterator[LaunchFinding]:
