@@ -349,7 +349,10 @@ def _lint_launch(
     documents, rest = manifest.manifests_in(plain, name or "")
     rest, site = task_of(rest, site) or (rest, site)
     is_template = bool(documents) and manifest.is_template(text)
-    findings = manifest.judge_manifests(documents, of_template=is_template) if documents else []
+    findings = [
+        *(judge_conf(text) if _CONF.search(name or "") else ()),
+        *(manifest.judge_manifests(documents, of_template=is_template) if documents else ()),
+    ]
     found, reasons = list[FoundCommand](), list[InputError]()
     is_output = output.is_output(rest)
     try:
@@ -368,18 +371,17 @@ def _lint_launch(
     # Another launcher does not read accelerate's configuration.
     found, alone = (found, []) if found else (alone, alone)
     findings += [*([] if found else never_started(rest)), *unread_directives(rest)]
-    others = [one for one in services if one[0] not in {each.site.service for each in found}]
-    findings += compose.judge_services(others, site)
+    named = {each.site.service for each in found}
+    findings += compose.judge_services([one for one in services if one[0] not in named], site)
     exports = [*lost_exports(rest), *cut_exports(rest)] if found else []
-    findings += [*exports, *judge_dockerfile(rest), *nics_by_rank(plain)]
-    findings += [*(judge_conf(text) if _CONF.search(name or "") else ()), *judge_python(rest)]
+    findings += [*exports, *judge_dockerfile(rest), *nics_by_rank(plain), *judge_python(rest)]
     findings += _unseen(
         [
             *(name for one in found for name in one.site.unseen),
             *compose.unseen_files(services, site),
         ]
     )
-    checks: list[LaunchCheck] = []
+    checks = list[LaunchCheck]()
     with contextlib.suppress(InputError) if is_output else contextlib.nullcontext():
         checks = check_all(found, flavors)
     findings += [*judge_peers(checks), *judge_cluster(rest), *judge_ray(rest)]

@@ -193,6 +193,7 @@ _ALONE = (
 _TOGETHER = (
     settings.contradictions,
     settings.sockets,
+    settings.weak,
     nics.gids,
     variables.left_over,
     network.provider,

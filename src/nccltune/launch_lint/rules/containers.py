@@ -30,6 +30,7 @@ from nccltune.launch_lint.finding import (
     warning,
 )
 from nccltune.launch_lint.hosts import text_of
+from nccltune.launch_lint.pods import OF_INTERFACES, absent_interface
 from nccltune.launch_lint.words import is_open
 from nccltune.model.errors import InputError
 from nccltune.model.names import listed
@@ -233,6 +234,25 @@ def own_network(view: View) -> Iterator[LaunchFinding]:
                 "add --network=host after run",
                 placed.adding("--network=host"),
             )
+
+
+def own_interface(view: View) -> Iterator[LaunchFinding]:
+    """Find `docker run -e NCCL_SOCKET_IFNAME=ens6` in a network of the container's own."""
+    given = {variable.name: variable.value or "" for variable in view.variables}
+    for box in (placed.box for placed in _docker_runs(view)):
+        if re.search(
+            rf"--net(?:work)?[= ](?:host|container|ns)|--extends|{_HIDDEN}", " ".join(box.words)
+        ):
+            continue
+        for name in OF_INTERFACES:
+            if name in given and (box.is_service or name in box.passed):
+                value = given[name]
+                if (why := absent_interface(value)) is not None:
+                    yield warning(
+                        "container-interface",
+                        f"{name}={value}: {why}",
+                        "add network_mode: host" if box.is_service else "add --network=host",
+                    )
 
 
 def not_passed(view: View) -> Iterator[LaunchFinding]:
