@@ -43,7 +43,13 @@ from nccltune.launch_lint.options import (
     TRAINERS,
 )
 from nccltune.launch_lint.pasted import unnumbered
-from nccltune.launch_lint.peers import judge_cluster, judge_peers, judge_ray, nics_by_rank
+from nccltune.launch_lint.peers import (
+    judge_cluster,
+    judge_copies,
+    judge_peers,
+    judge_ray,
+    nics_by_rank,
+)
 from nccltune.launch_lint.read import NothingToCheckError, no_launcher, starts_something
 from nccltune.launch_lint.recipes import judge_dockerfile, lost_exports
 from nccltune.launch_lint.source import FoundCommand
@@ -384,7 +390,7 @@ def _lint_launch(
     checks = list[LaunchCheck]()
     with contextlib.suppress(InputError) if is_output else contextlib.nullcontext():
         checks = check_all(found, flavors)
-    findings += [*judge_peers(checks), *judge_cluster(rest), *judge_ray(rest)]
+    findings += [*judge_peers(checks), *judge_cluster(rest), *judge_ray(rest), *judge_copies(rest)]
     if is_output:
         findings += output.judge_output(rest)
     elif given := [*compose.settings_of(services, site), *(stated := stated_settings(plain))]:
