@@ -78,7 +78,6 @@ _ROW = re.compile(r"\s*\"?[\w-]+\"?\s*,\s*\"?\d[^,]*(?:,[^,]*){3,}")
 _PAGE = re.compile(r"^ *(?:```|~~~|#{1,6} +\w.*\n *\n)", re.M)
 """What a page of Markdown has: a block of code, or a heading."""
 _MARKER = re.compile(r"^#+\s*nccltune:", re.M)
-_CONF = re.compile(r"nccl[^/]*\.conf[^/]*$")
 _SCRIPT = re.compile(r"\A#!|^#SBATCH\b", re.M)
 _NAMES_LAUNCH = re.compile(
     r"^[^#\n]*(?<![\w-])(?:(?:mpirun|mpiexec|srun|torchrun)\s+-|ray (?:start|submit|up|job) "
@@ -356,7 +355,7 @@ def _lint_launch(
     rest, site = task_of(rest, site) or (rest, site)
     is_template = bool(documents) and manifest.is_template(text)
     findings = [
-        *(judge_conf(text) if _CONF.search(name or "") else ()),
+        *judge_conf(text, name or ""),
         *(manifest.judge_manifests(documents, of_template=is_template) if documents else ()),
     ]
     found, reasons = list[FoundCommand](), list[InputError]()

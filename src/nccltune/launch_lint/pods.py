@@ -115,9 +115,26 @@ def pods_of(document: dict[str, Any]) -> list[PodSpec]:
         roles |= {"worker": {"template": worker, "replicas": number}} if worker and number else {}
     elif kind in _OF_ONE_ROLE and not isinstance(roles, list):
         roles = {kind: spec}
+    elif kind not in _ROLES and not str(document.get("apiVersion")).startswith(_COMPLETES):
+        return [_pod(role, part) for role, part in _templates(spec, kind)]
     named = [(at(one, "name"), one) for one in roles] if isinstance(roles, list) else mapping(roles)
     pairs = named.items() if isinstance(named, dict) else named
     return [_pod(str(role), part) for role, part in pairs]
+
+
+_COMPLETES = ("ray.io/", "serving.k", "serving.kserve.io/")
+"""Groups of kinds whose operators add /dev/shm and more to pods."""
+
+
+def _templates(value: Any, role: str) -> Iterator[tuple[str, Any]]:
+    """Yield the parts of an unknown kind that have the template of a pod, by their names."""
+    role = str(at(value, "name") or role)
+    if at(value, "template", "spec", "containers"):
+        yield role, value
+    elif isinstance(value, dict | list):
+        pairs = value.items() if isinstance(value, dict) else ((role, one) for one in value)
+        for name, inner in pairs:
+            yield from _templates(inner, role if name in ("spec", "template") else str(name))
 
 
 def _pod(role: str, part: Any) -> PodSpec:

@@ -8,6 +8,7 @@ from Python.
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from textwrap import dedent
 from typing import NamedTuple
 
 from nccltune.formats.tuner_config.nccl_conf import conf_lines
@@ -108,8 +109,13 @@ def judge_stated(
             yield note("stated-twice", f"the text sets {name} to {' and to '.join(values)}")
 
 
-def judge_conf(text: str) -> Iterator[LaunchFinding]:
-    """Yield lines of a file nccl.conf that NCCL reads otherwise than a shell (`NAME = value`)."""
+def judge_conf(text: str, file: str) -> Iterator[LaunchFinding]:
+    """Yield lines of nccl.conf that NCCL reads otherwise than a shell (`NAME = value`).
+
+    A text with another name may write that file, by `<<` of a shell or `content:` of Ansible.
+    """
+    if _CONF.search(file) is None:
+        text = "\n".join(dedent(block[1]) for block in _CONF_BLOCK.finditer(text))
     for number, name, value in conf_lines(text):
         right = _CONF_WORD.sub("", name).strip()
         known = table().get(right)
@@ -119,7 +125,7 @@ def judge_conf(text: str) -> Iterator[LaunchFinding]:
         if name != right:
             yield error(
                 "conf-line",
-                f"line {number}: NCCL takes all before '=' for the name, so that {name!r} sets"
+                f"nccl.conf:{number}: NCCL takes all before '=' for the name, so that {name!r} sets"
                 " nothing",
                 f"write {right}={meant}",
             )
@@ -127,11 +133,16 @@ def judge_conf(text: str) -> Iterator[LaunchFinding]:
         elif value != meant and not re.match(r"\s*\d+(?![\w.,])", value):
             yield error(
                 "conf-line",
-                f"line {number}: NCCL takes all behind '=' for the value of {right}: {value!r}",
+                f"nccl.conf:{number}: NCCL takes all behind '=' for the value: {value!r}",
                 f"write {right}={meant}",
             )
 
 
+_CONF = re.compile(r"nccl[^/]*\.conf[^/]*$")
+_CONF_BLOCK = re.compile(
+    r"nccl\.conf\b[^\n]*?(?:\n[ \t]*)?(?:<<-?[ \t]*[\"']?\w+[\"']?|content:[ \t]*\|[-+]?)[^\n]*\n"
+    r"((?:[ \t]*(?:#|[^\n=]*NCCL_\w+[ \t]*=)[^\n]*\n)+)"
+)
 _CONF_WORD = re.compile(r"^\s*(?:export|set(?:env)?|ENV)\s+")
 
 

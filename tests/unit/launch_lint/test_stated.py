@@ -66,6 +66,7 @@ def test_every_notation_is_read(text: str, settings: list[tuple[str, str]]) -> N
         ("NCCL_IB_TIMEOUT=60\nNCCL_BUFFSIZE=8M\n", ["variable-value", "setting-not-a-number"]),
         ("NCCL_SOCKET_IFNAME=mlx5_0\n", ["interface"]),
         ("NCCL_IB_HCA=eth0\n", ["hca"]),
+        ("NCCL_IB_HCA=mlx5_2:0,mlx5_3:0\n", ["hca"]),
         ("NCCL_IB_CUDA_SUPPORT=1\n", ["variable-removed"]),
         ("OFI_NCCL_PROTCOL=RDMA\nNCCL_DEBUG=INFO\n", ["variable-unknown"]),
         ("NCCL_IB_DISABLE=1\nNCCL_IB_HCA=mlx5_0\n", ["settings-contradict"]),
@@ -115,7 +116,12 @@ def test_settings_are_judged_without_a_command(text: str, found: list[str]) -> N
     ],
 )
 def test_lines_of_nccl_conf(line: str, right: str | None) -> None:
-    assert [one.fix for one in judge_conf(f"{line}\n")] == ([right] if right else [])
+    expected = [right] if right else []
+    assert [one.fix for one in judge_conf(f"{line}\n", "a/nccl.conf")] == expected
+    assert not list(judge_conf(f"{line}\n", "job.sh"))
+    play = f"dest: /etc/nccl.conf\n    content: |\n      {line}\n  - name: NCCL_X = 3\n"
+    for text in (f"cat >/etc/nccl.conf <<'E'\n{line}\nE\n", play):
+        assert [one.fix for one in judge_conf(text, "job.sh")] == expected
 
 
 @pytest.mark.parametrize(

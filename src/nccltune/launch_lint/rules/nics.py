@@ -113,6 +113,14 @@ def _port_fault(variable: CommandVariable) -> LaunchFinding | None:
     lead = value[: len(value) - len(value.lstrip("^="))]
     parts = [part for part in value[len(lead) :].split(",") if part]
     bad = next((part for part in parts if not _PORT.fullmatch(part)), None)
+    if (none := next((part for part in parts if part.endswith(":0")), None)) is not None:
+        right = lead + ",".join(re.sub(r":0$", ":1", part) for part in parts)
+        return error(
+            "hca",
+            f"{variable.name}={value}: ports count from 1, so that NCCL finds no {none!r}",
+            f"write {variable.name}={right}",
+            edits_of(variable, variable.name, right),
+        )
     if bad is None:
         return None
     right = lead + ",".join(re.sub(r"/([0-9]+)$", r":\1", part) for part in parts)

@@ -116,8 +116,9 @@ def names(view: View) -> Iterator[LaunchFinding]:
                 edits_of(variable, name, meant) if meant else (),
             )
         elif right is not None and "=" not in right and not is_foreign(variable.name):
-            # A name with one word more means something else: `NCCL_NET_DISABLE` is not `..._INTRA`.
+            # A switch with one word more means another: `NCCL_NET_DISABLE` is not `..._INTRA`.
             is_longer = set(right.split("_")) > set(variable.name.split("_"))
+            is_longer = is_longer and "ABLE" in variable.name
             yield error(
                 "variable-unknown",
                 f"{'NCCL has' if right.startswith(PREFIX) else 'there is'} no variable"
