@@ -141,7 +141,7 @@ def judge_conf(text: str, file: str) -> Iterator[LaunchFinding]:
 _CONF = re.compile(r"nccl[^/]*\.conf[^/]*$")
 _CONF_BLOCK = re.compile(
     r"nccl\.conf\b[^\n]*?(?:\n[ \t]*)?(?:<<-?[ \t]*[\"']?\w+[\"']?|content:[ \t]*\|[-+]?)[^\n]*\n"
-    r"((?:[ \t]*(?:#|[^\n=]*NCCL_\w+[ \t]*=)[^\n]*\n)+)"
+    r"((?:[ \t]*(?:#|(?:\w+[ \t]+)?NCCL_\w+[ \t]*=)[^\n]*\n)+)"
 )
 _CONF_WORD = re.compile(r"^\s*(?:export|set(?:env)?|ENV)\s+")
 

@@ -140,7 +140,7 @@ WRONG = [
     (POD, "-g 8", "-g 8 -d bf16", "argument-name"),
     (PYTORCHJOB, "nnodes=2", "nnodes=4", "job-nodes"),
     (JOBSET, "--nnodes=2", "--nnodes=4", "job-nodes"),
-    (MPIJOB, "NCCL_DEBUG=INFO", "NCCL_SOCKET_IFNAME=^lo,docker,eth", "pod-interface"),
+    (MPIJOB, "NCCL_DEBUG=INFO", "NCCL_SOCKET_IFNAME=^eth", "pod-interface"),
     (PYTORCHJOB, GPUS, GPUS + EFA.replace("FI_PROVIDER", "GLOO_SOCKET_IFNAME"), "pod-interface"),
     (PYTORCHJOB, "nproc-per-node=8", "nproc-per-node=16", "too-many-gpus"),
     (PYTORCHJOB, "name: pytorch", "name: train", "pytorch-container"),
