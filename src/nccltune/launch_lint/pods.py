@@ -172,7 +172,8 @@ def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
             for container in pod.containers:
                 yield from unexpanded(pod.role, command_of(container), fix)
         yield from _not_text(pod)
-        yield from _unreplaced_references(pod)
+        if _SUBSTITUTED.search(str(document)) is None:
+            yield from _unreplaced_references(pod)
         yield from _same_rank(pod)
 
 
@@ -200,6 +201,8 @@ def _needs_gpus(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> 
         return pod.role == "Worker" or runs or len(pods) == 1
     if document.get("kind") == "PyTorchJob":
         return True
+    if document.get("kind") not in ("Pod", *_ROLES, *_OF_ONE_ROLE, "LeaderWorkerSet"):
+        return False  # What names an unknown kind, such as a TrainJob its runtime, may add them.
     if _GLOO.search(" ".join(pod.words)):
         return False
     others = [one for one in pods if one is not pod]
@@ -320,6 +323,8 @@ def _unreplaced_references(pod: PodSpec) -> Iterator[LaunchFinding]:
             before.add(name)
 
 
+_SUBSTITUTED = re.compile(r"'(?:image|replicas|namespace|nvidia\.com/gpu)': '\$[{A-Z]")
+"""What shows that `envsubst` fills in `$NAME` before Kubernetes reads the text."""
 _REFERENCE = re.compile(r"(?<!\$)\$([({]?)([A-Za-z_]\w*)")
 
 

@@ -162,6 +162,8 @@ WRONG = [
 
 RIGHT = [
     MPIJOB,
+    # Who fills in the image with envsubst fills in this, too.
+    PYTORCHJOB.replace(GPUS, GPUS + PATHS.format("${PATH}")).replace("image: train", "image: ${I}"),
     POD,
     PYTORCHJOB,
     JOBSET,
