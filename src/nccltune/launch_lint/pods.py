@@ -122,7 +122,7 @@ def pods_of(document: dict[str, Any]) -> list[PodSpec]:
     return [_pod(str(role), part) for role, part in pairs]
 
 
-_COMPLETES = ("ray.io/", "serving.k", "serving.kserve.io/")
+_COMPLETES = ("ray.io/", "serving.k")
 """Groups of kinds whose operators add /dev/shm and more to pods."""
 
 
@@ -408,19 +408,17 @@ def _interfaces(
     document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]
 ) -> Iterator[LaunchFinding]:
     """Find interfaces that pods with a network of their own do not have, or exclude."""
-    if not pod.gpus or _is_attached(document) or is_open(str(pod.spec.get("hostNetwork", ""))):
-        return
-    if pod.spec.get("hostNetwork") in (True, "true"):
+    is_own = pod.spec.get("hostNetwork") in (None, False) and "resourceClaims" not in pod.spec
+    if not pod.gpus or not is_own or _is_attached(document):
         return
     given = [f"{name}={value}" for one in pod.containers for name, value in variables_of(one)]
     given += [word for one in pods if one.starts_mpi for word in one.words]
     for word in dict.fromkeys(given):
-        name, _, value = word.partition("=")
-        if name in OF_INTERFACES and (why := absent_interface(value.strip("\"'"))) is not None:
+        name, _, value = re.sub("[\"']", "", word).partition("=")
+        if name in OF_INTERFACES and (why := absent_interface(value)) is not None:
             yield warning(
                 "pod-interface",
-                f"{pod.role}: {name}={value.strip(chr(34))}: {why}, unless another network is"
-                " attached to the pod",
+                f"{pod.role}: {name}={value}: {why}, unless another network is attached to it",
                 f"leave out {name}, write {name}=eth0, or set hostNetwork: true",
             )
 
@@ -434,18 +432,13 @@ def absent_interface(value: str) -> str | None:
     >>> absent_interface("^lo,docker,eth")
     'a network of its own mostly has eth0 alone, which this excludes'
     """
-    names = value.lstrip("^=").split(",")
-    if not value or is_open(value):
+    is_out, names = value.startswith("^"), value.lstrip("^=").split(",")
+    listed = r"(?:eth?0?|e)$" if is_out else r"eth|net\d|lo$|et?$|rdma|eni"
+    is_listed = any(re.match(listed, name) for name in names)
+    if not value or is_open(value) or is_listed != is_out:
         return None
-    if value.startswith("^"):
-        out = value[:2] != "^=" and any("eth0".startswith(name) for name in names if name)
-        is_out = out or "eth0" in names
-        return f"{_OWN_NETWORK}, which this excludes" if is_out else None
-    is_there = any(re.match(r"eth|net\d|lo$|et?$|rdma|eni", name) for name in names)
-    return None if is_there else f"{_OWN_NETWORK}, which this does not name"
-
-
-_OWN_NETWORK = "a network of its own mostly has eth0 alone"
+    what = "excludes" if is_out else "does not name"
+    return f"a network of its own mostly has eth0 alone, which this {what}"
 
 
 def _host_network(document: dict[str, Any], pod: PodSpec) -> Iterator[LaunchFinding]:

@@ -240,19 +240,16 @@ def own_interface(view: View) -> Iterator[LaunchFinding]:
     """Find `docker run -e NCCL_SOCKET_IFNAME=ens6` in a network of the container's own."""
     given = {variable.name: variable.value or "" for variable in view.variables}
     for box in (placed.box for placed in _docker_runs(view)):
-        if re.search(
-            rf"--net(?:work)?[= ](?:host|container|ns)|--extends|{_HIDDEN}", " ".join(box.words)
-        ):
-            continue
-        for name in OF_INTERFACES:
-            if name in given and (box.is_service or name in box.passed):
-                value = given[name]
-                if (why := absent_interface(value)) is not None:
-                    yield warning(
-                        "container-interface",
-                        f"{name}={value}: {why}",
-                        "add network_mode: host" if box.is_service else "add --network=host",
-                    )
+        names = OF_INTERFACES if box.is_service else box.passed.intersection(OF_INTERFACES)
+        if _OF_OTHERS.search(" ".join(box.words)) is None:
+            for name in sorted(given.keys() & names):
+                if (why := absent_interface(given[name])) is not None:
+                    fix = "add network_mode: host" if box.is_service else "add --network=host"
+                    yield warning("container-interface", f"{name}={given[name]}: {why}", fix)
+
+
+_OF_OTHERS = re.compile(rf"--net(?:work)?[= ](?:host|container|ns)|--extends|{_HIDDEN}")
+"""Options with the network of the node or of another container, and what may hold them."""
 
 
 def not_passed(view: View) -> Iterator[LaunchFinding]:
