@@ -182,13 +182,13 @@ def _nodes(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFind
         asked = _NNODES.findall(text)
         if len(asked) != 1 or (pod.number < 2 and not is_whole) or re.search(r"\bif\b", text):
             continue
-        nodes = sum(one.number for one in pods if "--nnodes" in " ".join(one.words))
+        nodes = sum(one.number for one in pods if one is pod or one.gpus)
         # Several groups of pods may be several jobs.
         if int(asked[0]) > nodes or (nodes > int(asked[0]) and document["kind"] == "PyTorchJob"):
             yield error(
                 "job-nodes",
                 f"{pod.role}: --nnodes={asked[0]}, and the job has {count(nodes, 'pod')}",
-                f"write --nnodes={nodes}",
+                f"write --nnodes={nodes}, or give the job {asked[0]} pods",
             )
 
 

@@ -177,14 +177,12 @@ def nearest_variable(name: str) -> str | None:
     if rest == "TIMEOUT":
         return None  # Who sets it means PyTorch's limit of a collective, not NCCL_IB_TIMEOUT.
     known = {variable.removeprefix(PREFIX): variable for variable in _current()}
-    words = rest.split("_")
-    switch = next((word for word in words if re.fullmatch("(EN|DIS)ABLED?", word)), None)
+    switch = re.search("(?<![A-Z0-9])((?:EN|DIS)ABLE)D?(?![A-Z0-9])", rest)
+    stem = rest.replace(switch[0], "").replace("__", "_").strip("_") if switch else ""
     if switch is not None:
-        words.remove(switch)
-        stem, same = "_".join(words), switch.removesuffix("D")
-        if (right := f"{stem}_{same}") in known:
+        if (right := f"{stem}_{switch[1]}") in known:
             return known[right]
-        if (right := f"{stem}_{_TURNED[same]}") in known:
+        if (right := f"{stem}_{_TURNED[switch[1]]}") in known:
             return f"{known[right]}=0"
     squeezed = {word.replace("_", ""): full for word, full in known.items()}
     if (same := squeezed.get(rest.replace("_", ""))) is not None:
@@ -203,8 +201,8 @@ def nearest_variable(name: str) -> str | None:
     close = difflib.get_close_matches(PREFIX + rest, known.values(), n=1, cutoff=_CLOSE)
     if close and switch is not None:
         # The long word that both have is no sign: NCCL_RAS_DISABLE is not NCCL_RMA_DISABLE.
-        own = close[0].removeprefix(PREFIX).replace(switch.removesuffix("D"), "").strip("_")
-        close = close if difflib.SequenceMatcher(None, stem, own).ratio() >= _CLOSE_STEM else []
+        other = close[0].removeprefix(PREFIX).replace(switch[1], "").strip("_")
+        close = close if difflib.SequenceMatcher(None, stem, other).ratio() >= _CLOSE_STEM else []
     return close[0] if close else _SHORTENED.get(rest)
 
 

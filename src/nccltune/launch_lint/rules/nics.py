@@ -42,11 +42,10 @@ def interfaces(view: View) -> Iterator[LaunchFinding]:
             yield rewritten("interface", variable, why, right)
             continue
         named = value.removeprefix("=").split(",")
-        why = _interface_fault(named, view)
-        if why is not None:
+        if (fault := _interface_fault(named, view)) is not None:
             yield error(
                 "interface",
-                f"{variable.name}={value}: {why}",
+                f"{variable.name}={value}: {fault}",
                 f"leave out {variable.name}, or name the interface that all nodes reach",
                 edits_of(variable, None),
             )
