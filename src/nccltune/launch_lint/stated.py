@@ -140,8 +140,9 @@ def judge_conf(text: str, file: str) -> Iterator[LaunchFinding]:
 
 _CONF = re.compile(r"nccl[^/]*\.conf[^/]*$")
 _CONF_BLOCK = re.compile(
-    r"nccl\.conf\b[^\n]*?(?:\n[ \t]*)?(?:<<-?[ \t]*[\"']?\w+[\"']?|content:[ \t]*\|[-+]?)[^\n]*\n"
-    r"((?:[ \t]*(?:#|(?:\w+[ \t]+)?NCCL_\w+[ \t]*=)[^\n]*\n)+)"
+    r"^(?=[^\n]*nccl\.conf\b)[^\n]*?(?:<<-?[ \t]*[\"']?\w+|(?:\n[ \t]*)?content:[ \t]*\|)[^\n]*\n"
+    r"((?:[ \t]*(?:#|(?:\w+[ \t]+)?NCCL_\w+[ \t]*=)[^\n]*\n)+)",
+    re.M,
 )
 _CONF_WORD = re.compile(r"^\s*(?:export|set(?:env)?|ENV)\s+")
 

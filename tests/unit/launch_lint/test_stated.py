@@ -120,7 +120,7 @@ def test_lines_of_nccl_conf(line: str, right: str | None) -> None:
     assert [one.fix for one in judge_conf(f"{line}\n", "a/nccl.conf")] == expected
     assert not list(judge_conf(f"{line}\n", "job.sh"))
     play = f"dest: /etc/nccl.conf\n    content: |\n      {line}\n  - name: NCCL_X = 3\n"
-    for text in (f"cat >/etc/nccl.conf <<'E'\n{line}\nE\n", play):
+    for text in (f"tee <<'E' >/etc/nccl.conf\n{line}\nE\n", play):
         assert [one.fix for one in judge_conf(text, "job.sh")] == expected
 
 
