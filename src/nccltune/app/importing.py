@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from nccltune.formats.importing.importer import Imported, ImportState, import_files
 from nccltune.formats.importing.inputs import STDIN, find_inputs
-from nccltune.formats.importing.unrecognised import KNOWN, describe_averages
+from nccltune.formats.importing.posted_values import describe_averages
+from nccltune.formats.importing.unrecognised import KNOWN
 from nccltune.formats.reading.context import Copies, ReadOptions
 from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind
 from nccltune.model.choice import parse_choice

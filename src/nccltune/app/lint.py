@@ -43,11 +43,24 @@ from nccltune.launch_lint.options import (
     TRAINERS,
 )
 from nccltune.launch_lint.pasted import unnumbered
-from nccltune.launch_lint.peers import judge_cluster, judge_peers, judge_ray, nics_by_rank
+from nccltune.launch_lint.peers import (
+    judge_cluster,
+    judge_copies,
+    judge_peers,
+    judge_ray,
+    nics_by_rank,
+)
 from nccltune.launch_lint.read import NothingToCheckError, no_launcher, starts_something
 from nccltune.launch_lint.recipes import judge_dockerfile, lost_exports
 from nccltune.launch_lint.source import FoundCommand
-from nccltune.launch_lint.stated import checked_alone, judge_boxes, judge_stated, stated_settings
+from nccltune.launch_lint.stated import (
+    checked_alone,
+    judge_boxes,
+    judge_conf,
+    judge_python,
+    judge_stated,
+    stated_settings,
+)
 from nccltune.launch_lint.tasks import task_of
 from nccltune.launch_lint.training import configuration_commands, configurations_in
 from nccltune.launch_lint.typography import cut_exports
@@ -341,7 +354,10 @@ def _lint_launch(
     documents, rest = manifest.manifests_in(plain, name or "")
     rest, site = task_of(rest, site) or (rest, site)
     is_template = bool(documents) and manifest.is_template(text)
-    findings = manifest.judge_manifests(documents, of_template=is_template) if documents else []
+    findings = [
+        *judge_conf(text, name or ""),
+        *(manifest.judge_manifests(documents, of_template=is_template) if documents else ()),
+    ]
     found, reasons = list[FoundCommand](), list[InputError]()
     is_output = output.is_output(rest)
     try:
@@ -359,13 +375,14 @@ def _lint_launch(
         reasons.append(raised)
     # Another launcher does not read accelerate's configuration.
     found, alone = (found, []) if found else (alone, alone)
-    findings += [*([] if found else never_started(rest)), *unread_directives(rest)]
-    with_command = {one.site.service for one in found}
-    findings += compose.judge_services([s for s in services if s[0] not in with_command], site)
+    named = {each.site.service for each in found}
     findings += [
-        *([*lost_exports(rest), *cut_exports(rest)] if found else []),
+        *([*lost_exports(rest), *cut_exports(rest)] if found else never_started(rest)),
+        *unread_directives(rest),
+        *compose.judge_services([one for one in services if one[0] not in named], site),
         *judge_dockerfile(rest),
         *nics_by_rank(plain),
+        *judge_python(rest),
     ]
     findings += _unseen(
         [
@@ -373,10 +390,10 @@ def _lint_launch(
             *compose.unseen_files(services, site),
         ]
     )
-    checks: list[LaunchCheck] = []
+    checks = list[LaunchCheck]()
     with contextlib.suppress(InputError) if is_output else contextlib.nullcontext():
         checks = check_all(found, flavors)
-    findings += [*judge_peers(checks), *judge_cluster(rest), *judge_ray(rest)]
+    findings += [*judge_peers(checks), *judge_cluster(rest), *judge_ray(rest), *judge_copies(rest)]
     findings += judge_boxes(rest, [p.placement for one in checks for p, _ in one.predictions])
     if is_output:
         findings += output.judge_output(rest)

@@ -29,7 +29,8 @@ peers.py       what a text gives the nodes of one job, and a script the ranks of
 recipes.py     recipes of make, and what a container of a Dockerfile starts
 nested.py      scripts and commands inside a command
 manifest.py    commands in Kubernetes manifests
-pods.py        pods of a manifest without the GPUs or memory that they need
+pods.py        pods of a manifest without the GPUs, memory or interfaces that they need
+jobs.py        jobs of operators: Volcano, MPIJob, PyTorchJob, JobSet
 misplaced.py   launcher options after the program
 variables.py   values of the variables that NCCL reads
 check.py       run every rule, for every launcher that the command may be for

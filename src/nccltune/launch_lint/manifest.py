@@ -11,6 +11,7 @@ from nccltune.launch.kubernetes.schema import check_manifest
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding, error, note
 from nccltune.launch_lint.hosts import text_of
+from nccltune.launch_lint.jobs import judge_job, volcano_variables
 from nccltune.launch_lint.nested import SHELLS, script_at
 from nccltune.launch_lint.pods import (
     at,
@@ -21,7 +22,6 @@ from nccltune.launch_lint.pods import (
     mapping,
     pods_of,
     variables_of,
-    volcano_variables,
 )
 from nccltune.launch_lint.read import no_launcher, script_of
 from nccltune.launch_lint.source import FoundCommand, from_text, from_words
@@ -87,7 +87,8 @@ def judge_manifests(
             said = "no container has an image or a command, as in a patch: gaps were not checked"
             found.append(note("manifest-patch", f"{document.get('kind')}: {said}"))
             continue
-        blank = placeholder_in(document)
+        # The scripts of a ConfigMap have variables of their own.
+        blank = placeholder_in(document) if document.get("kind") != "ConfigMap" else None
         try:
             if blank is None and document.get("apiVersion") not in _OLD_MPI_JOBS:
                 check_manifest(document)
@@ -102,7 +103,7 @@ def judge_manifests(
         if blank is not None:
             said = f"{document.get('kind')}: {blank} is not filled in: its fields were not checked"
             found.append(note("template", said))
-        found += judge_pods(document)
+        found += [*judge_pods(document), *judge_job(document)]
     return found
 
 

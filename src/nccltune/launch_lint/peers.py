@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare what a text gives the nodes of one job, and a script the ranks of a node."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -77,6 +78,32 @@ def judge_cluster(text: str) -> Iterator[LaunchFinding]:
             )
 
 
+def judge_copies(text: str) -> Iterator[LaunchFinding]:
+    """Yield variables whose values differ among Ray's nodes, which vLLM makes those of one node."""
+    lines = _COMMENT.sub("", text.replace("\\\n", " ")).splitlines()
+    nodes = [dict(_COPIED.findall(line)) for line in lines if _RAY_NODE.search(line)]
+    old = _VLLM_IMAGE.search(text)
+    if not any(map(_ON_VLLM.search, lines)) or (old is not None and int(old[1]) < _COPIES):
+        return
+    values = {name: {one[name] for one in nodes if name in one} for one in nodes for name in one}
+    if differ := [name for name, own in values.items() if len(own) > 1]:
+        yield warning(
+            "ray-copied",
+            f"{', '.join(differ)} differ{'s' * (len(differ) == 1)} among the nodes, and vLLM since"
+            " February 2026 (vllm#34383) gives Ray's workers the values of the node that runs"
+            " `vllm serve`",
+            f"there, write {json.dumps(differ)} to ~/.config/vllm/ray_non_carry_over_env_vars.json",
+        )
+
+
+_RAY_NODE = re.compile(r"\bray +start\b|\brun_cluster\.sh\s")
+_COPIED = re.compile(r"\b((?:NCCL|UCX)_\w+)=[\"']?([^\s\"';]+)")
+_ON_VLLM = re.compile(r"(?:^|[\s;&|])(?:vllm +serve|python3? +-m +vllm\.entrypoints)\b", re.M)
+_VLLM_IMAGE = re.compile(r"\bvllm-openai:v0\.(\d{1,3})\b")
+_COPIES = 16
+"""The release 0.16, of February 2026. Older ones copy no variables of NCCL."""
+
+
 def judge_ray(text: str) -> Iterator[LaunchFinding]:
     """Yield NCCL's variables that a script sets behind `ray start`."""
     if (own := _RAY_ADDRESS.search(text)) is not None:
@@ -86,6 +113,10 @@ def judge_ray(text: str) -> Iterator[LaunchFinding]:
     # What is in quotes runs elsewhere, or not at all.
     shown = _QUOTED.sub(lambda match: " " * len(match[0]), plain)
     starts, jobs = [*_RAY_START.finditer(shown)], [*_ON_RAY.finditer(shown)]
+    unless = "a runtime_env or the program passes {0} on"
+    # Another executor of vLLM starts its processes itself.
+    if not jobs and "executor-backend" in shown and (jobs := [*_ON_VLLM.finditer(shown)]):
+        unless = "vLLM is of February 2026 or newer (vllm#34383), which passes on NCCL_* and UCX_*"
     begin, end = starts[-1].end() if starts else 0, jobs[-1].end() if jobs else 0
     if not begin or "ray stop" in shown[begin:end]:
         return
@@ -98,7 +129,7 @@ def judge_ray(text: str) -> Iterator[LaunchFinding]:
         yield note(
             "ray-env",
             f"{', '.join(late)} {are} set behind `ray start`, whose environment Ray's workers have:"
-            f" they do not get {them}, unless a runtime_env or the program passes {them} on",
+            f" they do not get {them}, unless {unless.format(them)}",
             f"set {them} before `ray start`, on each node",
         )
 
@@ -110,7 +141,7 @@ _RAY_START = re.compile(rf"{_STARTED}ray +start\b", re.M)
 _ON_RAY = re.compile(
     rf"{_STARTED}(?:ray +job +submit|python3? +-m +(?:verl\.|openrlhf\.cli\.\w+_ray))\b", re.M
 )
-"""What starts on Ray for sure. vLLM is not among it: newer releases copy `NCCL_*` to workers."""
+"""What starts on Ray for sure."""
 _OF_RAY = re.compile(
     r"^[ \t$]*(?:export[ \t]+)?((?:NCCL|UCX|FI)_\w+|(?:GLOO|TP)_SOCKET_IFNAME)=", re.M
 )

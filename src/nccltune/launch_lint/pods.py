@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find pods of a manifest without the GPUs, shared memory, names or locked memory they need."""
+"""Find pods of a manifest without the GPUs, memory, names or interfaces that they need."""
 
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from nccltune.launch.program import is_nccl_test, read_program
+from nccltune.launch.program import is_nccl_test
 from nccltune.launch_lint.boxes import entrypoint_of
 from nccltune.launch_lint.finding import LaunchFinding, error, note, warning
 from nccltune.launch_lint.read import is_launcher
 from nccltune.launch_lint.words import is_open, placeholder_in, whole_number
-from nccltune.model.nccl_variables import PREFIX
-from nccltune.model.scale import count
+from nccltune.model.nccl_variables import table
 
 SHM = "/dev/shm"  # noqa: S108 - a mount point to look for
 _GPU = re.compile(
@@ -116,9 +115,26 @@ def pods_of(document: dict[str, Any]) -> list[PodSpec]:
         roles |= {"worker": {"template": worker, "replicas": number}} if worker and number else {}
     elif kind in _OF_ONE_ROLE and not isinstance(roles, list):
         roles = {kind: spec}
+    elif kind not in _ROLES and not str(document.get("apiVersion")).startswith(_COMPLETES):
+        return [_pod(role, part) for role, part in _templates(spec, kind)]
     named = [(at(one, "name"), one) for one in roles] if isinstance(roles, list) else mapping(roles)
     pairs = named.items() if isinstance(named, dict) else named
     return [_pod(str(role), part) for role, part in pairs]
+
+
+_COMPLETES = ("ray.io/", "serving.k")
+"""Groups of kinds whose operators add /dev/shm and more to pods."""
+
+
+def _templates(value: Any, role: str) -> Iterator[tuple[str, Any]]:
+    """Yield the parts of an unknown kind that have the template of a pod, by their names."""
+    role = str(at(value, "name") or role)
+    if at(value, "template", "spec", "containers"):
+        yield role, value
+    elif isinstance(value, dict | list):
+        pairs = value.items() if isinstance(value, dict) else ((role, one) for one in value)
+        for name, inner in pairs:
+            yield from _templates(inner, role if name in ("spec", "template") else str(name))
 
 
 def _pod(role: str, part: Any) -> PodSpec:
@@ -150,20 +166,15 @@ def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
         yield from _locked_memory(pod)
         yield from _fabric(document, pod, pods)
         yield from _host_network(document, pod)
+        yield from _interfaces(document, pod, pods)
         if placeholder_in(document) is None:
             fix = "write $({0}), which Kubernetes replaces, or start it with bash -c"
             for container in pod.containers:
                 yield from unexpanded(pod.role, command_of(container), fix)
         yield from _not_text(pod)
-        yield from _unreplaced_references(pod)
-        yield from _alone(document, pod)
+        if _SUBSTITUTED.search(str(document)) is None:
+            yield from _unreplaced_references(pod)
         yield from _same_rank(pod)
-    if is_volcano(document):
-        yield from _volcano(document, pods)
-    if document.get("kind") == "MPIJob":
-        yield from _mpi_job(document, pods)
-    if document.get("kind") == "PyTorchJob":
-        yield from _pytorch_job(pods)
 
 
 def _same_rank(pod: PodSpec) -> Iterator[LaunchFinding]:
@@ -190,6 +201,8 @@ def _needs_gpus(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> 
         return pod.role == "Worker" or runs or len(pods) == 1
     if document.get("kind") == "PyTorchJob":
         return True
+    if document.get("kind") not in ("Pod", *_ROLES, *_OF_ONE_ROLE, "LeaderWorkerSet"):
+        return False  # What names an unknown kind, such as a TrainJob its runtime, may add them.
     if _GLOO.search(" ".join(pod.words)):
         return False
     others = [one for one in pods if one is not pod]
@@ -279,7 +292,7 @@ def _not_text(pod: PodSpec) -> Iterator[LaunchFinding]:
                     "env-not-text",
                     f"{pod.role}: the value of {name} is a {kind}, and the API server takes only"
                     " text: it refuses the manifest",
-                    f'write value: "{str(value).lower()}"',
+                    f'write value: "{int(value) if name in table() else str(value).lower()}"',
                 )
 
 
@@ -310,6 +323,8 @@ def _unreplaced_references(pod: PodSpec) -> Iterator[LaunchFinding]:
             before.add(name)
 
 
+_SUBSTITUTED = re.compile(r"'(?:image|replicas|namespace|nvidia\.com/gpu)': '\$[{A-Z]")
+"""What shows that `envsubst` fills in `$NAME` before Kubernetes reads the text."""
 _REFERENCE = re.compile(r"(?<!\$)\$([({]?)([A-Za-z_]\w*)")
 
 
@@ -389,6 +404,43 @@ def _fabric(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iter
         )
 
 
+def _interfaces(
+    document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]
+) -> Iterator[LaunchFinding]:
+    """Find interfaces that pods with a network of their own do not have, or exclude."""
+    is_own = pod.spec.get("hostNetwork") in (None, False) and "resourceClaims" not in pod.spec
+    if not pod.gpus or not is_own or _is_attached(document):
+        return
+    given = [f"{name}={value}" for one in pod.containers for name, value in variables_of(one)]
+    given += [word for one in pods if one.starts_mpi for word in one.words]
+    for word in dict.fromkeys(given):
+        name, _, value = re.sub("[\"']", "", word).partition("=")
+        if name in OF_INTERFACES and (why := absent_interface(value)) is not None:
+            yield warning(
+                "pod-interface",
+                f"{pod.role}: {name}={value}: {why}, unless another network is attached to it",
+                f"leave out {name}, write {name}=eth0, or set hostNetwork: true",
+            )
+
+
+OF_INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+
+
+def absent_interface(value: str) -> str | None:
+    """Return why a list names no interface of a network namespace that has lo and eth0, or None.
+
+    >>> absent_interface("^lo,docker,eth")
+    'a network of its own mostly has eth0 alone, which this excludes'
+    """
+    is_out, names = value.startswith("^"), value.lstrip("^=").split(",")
+    listed = r"(?:eth?0?|e)$" if is_out else r"eth|net\d|lo$|et?$|rdma|eni"
+    is_listed = any(re.match(listed, name) for name in names)
+    if not value or is_open(value) or is_listed != is_out:
+        return None
+    what = "excludes" if is_out else "does not name"
+    return f"a network of its own mostly has eth0 alone, which this {what}"
+
+
 def _host_network(document: dict[str, Any], pod: PodSpec) -> Iterator[LaunchFinding]:
     for name in ("hostNetwork", "hostIPC", "hostPID"):
         value = pod.spec.get(name)
@@ -440,150 +492,3 @@ def unexpanded(role: str, words: list[str], fix: str) -> Iterator[LaunchFinding]
             " the program gets it as it is written",
             fix.replace("{0}", bare[0]),
         )
-
-
-_OF_SVC = re.compile(r"\bVC_\w+_(?:HOSTS|NUM)\b|/etc/volcano/")
-_INDEX = re.compile(r"\bV[CK]_TASK_INDEX\b")
-_RANK_OF_INDEX = re.compile(
-    r"(?:\bnode[_-]rank|\b(?:NODE_|GROUP_|PET_NODE_)?RANK)[ =]+[\"']?\$[{(]?V[CK]_TASK_INDEX\b"
-)
-SVC_PLUGINS = ("svc", "mpi", "pytorch", "tensorflow")
-"""Plugins of Volcano that give pods the names of the others: `svc`, and those that turn it on."""
-
-
-_WITH_ADDRESS = re.compile(
-    r"\b(?:torchrun|torch\.distributed\.\w+)\s.*?--(?:master-addr|rdzv-endpoint)\b", re.S
-)
-
-
-def _alone(document: dict[str, Any], pod: PodSpec) -> Iterator[LaunchFinding]:
-    """Find torchrun with an address, but without a number of nodes, in several pods."""
-    text = " ".join(pod.words).replace("_", "-")
-    names = {name for one in pod.containers for name, _ in variables_of(one)}
-    if pod.number < 2 or document.get("kind") == "PyTorchJob" or "PET_NNODES" in names:
-        return
-    if _WITH_ADDRESS.search(text) is not None and "--nnodes" not in text:
-        yield error(
-            "inner-alone",
-            f"{pod.role}: torchrun runs in {pod.number} pods, and without --nnodes each is a job of"
-            " 1 node",
-            f"add --nnodes={pod.number}, and --node-rank for each pod",
-        )
-
-
-def _volcano(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFinding]:
-    plugins = mapping(at(document, "spec", "plugins"))
-    used = [m[0] for pod in pods for word in pod.words if (m := _OF_SVC.search(word)) is not None]
-    if used and not set(SVC_PLUGINS) & set(plugins):
-        yield error(
-            "volcano-svc",
-            f"{used[0]} is there with Volcano's plugin svc only, and the job does not have it",
-            "add svc: [] to plugins",
-        )
-    indexed = [pod.role for pod in pods if any(_INDEX.search(word) for word in pod.words)]
-    if indexed and "env" not in plugins:
-        yield error(
-            "volcano-env",
-            "VC_TASK_INDEX is there with Volcano's plugin env only, and the job does not have it",
-            "add env: [] to plugins",
-        )
-    ranked = [pod.role for pod in pods if _RANK_OF_INDEX.search(" ".join(pod.words))]
-    if len(ranked) > 1:
-        yield error(
-            "volcano-index",
-            f"VC_TASK_INDEX counts from 0 in each of {', '.join(ranked)}: pods get the same rank",
-            "add the number of pods of the tasks before: $((VC_TASK_INDEX + 1)) behind one pod",
-        )
-
-
-def volcano_variables(document: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the variables and the files that the plugins of a Volcano job give to its pods.
-
-    Sources: the plugins svc, mpi and pytorch of Volcano 1.9.
-    """
-    plugins, pods = mapping(at(document, "spec", "plugins")), pods_of(document)
-    job = at(document, "metadata", "name") or "job"
-    values: dict[str, str] = {}
-    files: dict[str, str] = {}
-    hosts = {pod.role: [f"{job}-{pod.role}-{n}.{job}" for n in range(pod.number)] for pod in pods}
-    if set(SVC_PLUGINS) & set(plugins):
-        for role, names in hosts.items():
-            task = role.upper().replace("-", "_")
-            values |= {f"VC_{task}_HOSTS": ",".join(names), f"VC_{task}_NUM": str(len(names))}
-            files[f"/etc/volcano/{role}.host"] = "\n".join(names)
-    if "mpi" in plugins:
-        given = [str(word) for word in plugins["mpi"] or ()]
-        worker = next((w.partition("=")[2] for w in given if "worker=" in w), "worker")
-        values["MPI_HOST"] = ",".join(hosts.get(worker, ()))
-    if "pytorch" in plugins:
-        values["WORLD_SIZE"] = str(sum(pod.number for pod in pods))
-    return {name: value for name, value in values.items() if value}, files
-
-
-def _mpi_job(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFinding]:
-    launcher = next((pod for pod in pods if pod.role == "Launcher"), None)
-    workers = next((pod for pod in pods if pod.role == "Worker"), None)
-    if launcher is None or workers is None:
-        return
-    if launcher.gpus and not at(document, "spec", "runLauncherAsWorker"):
-        yield warning(
-            "idle-gpus",
-            f"Launcher: it asks for {count(launcher.gpus, 'GPU')}, and mpirun places the processes"
-            " on the Workers",
-            "leave its GPUs out, or set runLauncherAsWorker: true",
-        )
-    slots = at(document, "spec", "slotsPerWorker")
-    if slots is None:
-        slots = 1
-    if not isinstance(slots, int) or slots < 1:
-        return  # `check_manifest` reports it.
-    program = read_program(launcher.words)
-    gpus = program.gpus if program is not None else None
-    each, case = (1, "where a process uses one GPU, ") if gpus is None else (gpus, "")
-    if (gpus or _SLOTS.search(" ".join(launcher.words))) and slots * each < workers.gpus:
-        yield (note if gpus is None else warning)(
-            "idle-gpus",
-            f"{case}slotsPerWorker: {slots} with {count(each, 'GPU')} each uses {slots * each} of"
-            f" {workers.gpus} GPUs of a worker",
-            f"write slotsPerWorker: {workers.gpus // each}",
-        )
-    passed = set(launcher.words)
-    given = {word.partition("=")[0] for word in passed}
-    for container in workers.containers:
-        for name, _ in variables_of(container):
-            if name.startswith(PREFIX) and name not in given:
-                yield warning(
-                    "worker-env",
-                    f"{name} of the Worker's env does not arrive: its processes are started over"
-                    " SSH, which does not pass it",
-                    f"add -x {name}=VALUE to the launcher's mpirun",
-                )
-
-
-# A program of Python that no other launcher starts, on all slots.
-_SLOTS = re.compile(r"mpi\w+ (?!.*(?:torch|accel| deepsp|sh -|node|-ppn|-N ))[^;&|]*python")
-
-
-def _pytorch_job(pods: list[PodSpec]) -> Iterator[LaunchFinding]:
-    nodes = sum(pod.number for pod in pods)
-    for pod in pods:
-        if pod.role == "Master" and pod.number != 1:
-            yield error("pytorch-master", f"Master has {pod.number} replicas, not 1")
-        if pod.containers and not any(one.get("name") == "pytorch" for one in pod.containers):
-            yield error(
-                "pytorch-container",
-                f"{pod.role}: no container is called pytorch, which the operator requires",
-                "write name: pytorch",
-            )
-        words = pod.words
-        for place, word in enumerate(words):
-            name, sign, value = word.lstrip("-").partition("=")
-            if not word.startswith("-") or name.replace("_", "-") != "nnodes":
-                continue
-            given = value if sign else (words[place + 1] if place + 1 < len(words) else "")
-            if whole_number(given) not in (None, nodes):
-                yield error(
-                    "pytorch-nodes",
-                    f"{pod.role}: --nnodes={given}, and the job has {count(nodes, 'pod')}",
-                    f"write --nnodes={nodes}",
-                )

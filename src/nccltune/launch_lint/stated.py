@@ -8,17 +8,19 @@ from Python.
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from textwrap import dedent
 from typing import NamedTuple
 
+from nccltune.formats.tuner_config.nccl_conf import conf_lines
 from nccltune.launch.placement import Placement
 from nccltune.launch_lint.command import LaunchCommand, LaunchContext, Prediction, View
-from nccltune.launch_lint.finding import LaunchFinding, note
+from nccltune.launch_lint.finding import LaunchFinding, error, note
 from nccltune.launch_lint.nested import SHELLS
 from nccltune.launch_lint.options import LOCAL
 from nccltune.launch_lint.rules import containers, network, nics, serving, settings, variables
 from nccltune.launch_lint.words import Word, split
 from nccltune.model.errors import InputError
-from nccltune.model.nccl_variables import PREFIX, is_foreign, nearest_variable
+from nccltune.model.nccl_variables import PREFIX, is_foreign, nearest_variable, table
 
 _NAME = r"([A-Z][A-Z0-9_]{3,})"
 _WORD = r"""(?:"[^"\n]*"|'[^'\n]*'|[^\s"'`|&;)}]*)"""
@@ -38,7 +40,7 @@ _FORMS = tuple(
         rf"^[ \t]*(?:-[ \t]+)?{_NAME}[ \t]*:[ \t]+{_VALUE}[ \t\r]*$",
         # Of Python or TOML.
         rf"""^[ \t]*{_NAME}[ \t]+=[ \t]*("[^"\n]*"|'[^'\n]*')[ \t,;\r]*$""",
-        rf"""["']{_NAME}["'][ \t]*\]?[ \t]*[:=,][ \t]*{_VALUE}""",
+        rf"""["']{_NAME}["'][ \t]*\]?[ \t]*[:=,][ \t]*(?:value[ \t]*=[ \t]*)?{_VALUE}""",
         rf"""\bname["']?:[ \t]*["']?{_NAME}["']?\s*,?\s*["']?value["']?:[ \t]*{_VALUE}""",
     )
 )
@@ -108,6 +110,62 @@ def judge_stated(
             yield note("stated-twice", f"the text sets {name} to {' and to '.join(values)}")
 
 
+def judge_conf(text: str, file: str) -> Iterator[LaunchFinding]:
+    """Yield lines of nccl.conf that NCCL reads otherwise than a shell (`NAME = value`).
+
+    A text with another name may write that file, by `<<` of a shell or `content:` of Ansible.
+    """
+    if _CONF.search(file) is None:
+        text = "\n".join(dedent(block[1]) for block in _CONF_BLOCK.finditer(text))
+    for number, name, value in conf_lines(text):
+        right = _CONF_WORD.sub("", name).strip()
+        known = table().get(right)
+        if known is None and not right.startswith(PREFIX):
+            continue
+        meant = re.sub(r"\s+#.*", "", value).strip().strip("\"'")
+        if name != right:
+            yield error(
+                "conf-line",
+                f"nccl.conf:{number}: NCCL takes all before '=' for the name, so that {name!r} sets"
+                " nothing",
+                f"write {right}={meant}",
+            )
+        # NCCL reads a number up to what is none.
+        elif value != meant and not re.match(r"\s*\d+(?![\w.,])", value):
+            yield error(
+                "conf-line",
+                f"nccl.conf:{number}: NCCL takes all behind '=' for the value: {value!r}",
+                f"write {right}={meant}",
+            )
+
+
+_CONF = re.compile(r"nccl[^/]*\.conf[^/]*$")
+_CONF_BLOCK = re.compile(
+    r"^(?=[^\n]*nccl\.conf\b)[^\n]*?(?:<<-?[ \t]*[\"']?\w+|(?:\n[ \t]*)?content:[ \t]*\|)[^\n]*\n"
+    r"((?:[ \t]*(?:#|(?:\w+[ \t]+)?NCCL_\w+[ \t]*=)[^\n]*\n)+)",
+    re.M,
+)
+_CONF_WORD = re.compile(r"^\s*(?:export|set(?:env)?|ENV)\s+")
+
+
+def judge_python(text: str) -> Iterator[LaunchFinding]:
+    """Yield `os.environ["NCCL_P2P_DISABLE"] = 1`: Python takes text there."""
+    for match in _PYTHON_NUMBER.finditer(_COMMENT.sub("", text)):
+        yield error(
+            "environ-not-text",
+            f"{match[1]} gets {match[2]}, which is no text: Python stops with a TypeError",
+            f'write "{_PYTHON_TRUTH.get(match[2], match[2])}"',
+        )
+
+
+_PYTHON_NUMBER = re.compile(
+    r"\bos\.(?:environ(?:\[|\.setdefault\()|putenv\()\s*[\"']((?:NCCL|CUDA|FI|UCX|TORCH|GLOO)_\w+)"
+    r"[\"'](?:\s*\]\s*=|\s*,)\s*(-?\d+|True|False)\s*(?:\)\s*)?(?:;|$)",
+    re.M,
+)
+_PYTHON_TRUTH = {"True": "1", "False": "0"}
+
+
 def judge_boxes(
     text: str, beside: Iterable[Placement | None] | None = None
 ) -> Iterator[LaunchFinding]:
@@ -160,6 +218,7 @@ _ALONE = (
 _TOGETHER = (
     settings.contradictions,
     settings.sockets,
+    settings.weak,
     nics.gids,
     variables.left_over,
     network.provider,

@@ -92,7 +92,7 @@ def _number_fault(variable: NcclVariable, value: str) -> VariableFault | None:
                 f"; {variable.name}=1 would switch {what} off",
             )
         if variable.kind == "switch" or variable.values == ("0..2",):
-            right = _switch(value)
+            right = switch(value)
         elif variable.kind == "bytes":
             unit, right = " of bytes without a unit", _bytes(value)
         return VariableFault(
@@ -123,7 +123,8 @@ def _octal(text: str) -> bool:
     return len(digits) > 1 and digits.startswith("0") and digits[1] not in "xX"
 
 
-def _switch(value: str) -> str | None:
+def switch(value: str) -> str | None:
+    """Return 1 or 0 for a truth value in words, or None."""
     word = value.strip().lower().strip("'\"")
     if word in ("1", "true", "on", "yes", "enable", "enabled", "t", "y"):
         return "1"

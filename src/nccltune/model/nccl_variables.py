@@ -38,7 +38,8 @@ TESTS_PATH HOSTFILE ARGS OPTS ENV FLAGS SETTINGS EXTRA PARAMS VARS TEST_BINARY B
 """)
 )
 """Names (after `NCCL_`) of variables that older PyTorch, build systems or scripts read."""
-_CLOSE = 0.86
+_CLOSE, _CLOSE_STEM = 0.86, 0.75
+_TURNED = {"ENABLE": "DISABLE", "DISABLE": "ENABLE"}
 _NUMBER = re.compile(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|\d+)")
 
 
@@ -159,7 +160,8 @@ def nearest_variable(name: str) -> str | None:
     """Return the variable that a misspelt name means, or None if no variable is similar.
 
     The name may have wrong letters, words in another order, a missing word, or no end. For a list
-    of excluded devices (NCCL_EXCLUDE_IB_HCA) it is the variable with the form of its value.
+    of excluded devices (NCCL_EXCLUDE_IB_HCA) it is the variable with the form of its value, for a
+    switch that NCCL has the other way round the one that the value 1 means (NCCL_NVLS_ENABLE=0).
 
     >>> nearest_variable("NCCL_IFNAME_SOCKET")
     'NCCL_SOCKET_IFNAME'
@@ -175,14 +177,21 @@ def nearest_variable(name: str) -> str | None:
     if rest == "TIMEOUT":
         return None  # Who sets it means PyTorch's limit of a collective, not NCCL_IB_TIMEOUT.
     known = {variable.removeprefix(PREFIX): variable for variable in _current()}
+    switch = re.search("(?<![A-Z0-9])((?:EN|DIS)ABLE)D?(?![A-Z0-9])", rest)
+    stem = rest.replace(switch[0], "").replace("__", "_").strip("_") if switch else ""
+    if switch is not None:
+        if (right := f"{stem}_{switch[1]}") in known:
+            return known[right]
+        if (right := f"{stem}_{_TURNED[switch[1]]}") in known:
+            return f"{known[right]}=0"
     squeezed = {word.replace("_", ""): full for word, full in known.items()}
     if (same := squeezed.get(rest.replace("_", ""))) is not None:
         return same
-    words = set(rest.split("_"))
+    named = set(rest.split("_"))
     more = [
         full
         for word, full in known.items()
-        if words <= (own := set(word.split("_"))) and len(own) <= len(words) + 1
+        if named <= (own := set(word.split("_"))) and len(own) <= len(named) + 1
     ]
     if more:
         return more[0] if len(more) == 1 else _SHORTENED.get(rest)
@@ -190,6 +199,10 @@ def nearest_variable(name: str) -> str | None:
     if "_" in rest and len(begun) == 1:
         return begun[0]
     close = difflib.get_close_matches(PREFIX + rest, known.values(), n=1, cutoff=_CLOSE)
+    if close and switch is not None:
+        # The long word that both have is no sign: NCCL_RAS_DISABLE is not NCCL_RMA_DISABLE.
+        other = close[0].removeprefix(PREFIX).replace(switch[1], "").strip("_")
+        close = close if difflib.SequenceMatcher(None, stem, other).ratio() >= _CLOSE_STEM else []
     return close[0] if close else _SHORTENED.get(rest)
 
 

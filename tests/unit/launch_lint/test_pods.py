@@ -138,8 +138,14 @@ WRONG = [
     (POD, "nvidia.com/gpu: 8", "nvidia.com/gpu: 4", "too-many-gpus"),
     (POD, "    volumeMounts: [{name: shm, mountPath: /dev/shm}]\n", "", "pod-shm"),
     (POD, "-g 8", "-g 8 -d bf16", "argument-name"),
-    (PYTORCHJOB, "nnodes=2", "nnodes=4", "pytorch-nodes"),
+    (PYTORCHJOB, "nnodes=2", "nnodes=4", "job-nodes"),
+    (JOBSET, "--nnodes=2", "--nnodes=4", "job-nodes"),
+    (MPIJOB, "NCCL_DEBUG=INFO", "NCCL_SOCKET_IFNAME=^eth", "pod-interface"),
+    (PYTORCHJOB, GPUS, GPUS + EFA.replace("FI_PROVIDER", "GLOO_SOCKET_IFNAME"), "pod-interface"),
     (PYTORCHJOB, "nproc-per-node=8", "nproc-per-node=16", "too-many-gpus"),
+    (PYTORCHJOB, "command: [torchrun, --nnodes=2, --nproc-per-node=8",
+     "env: [{name: PET_NPROC_PER_NODE, value: '16'}]\n            command: [torchrun",
+     "too-many-gpus"),
     (PYTORCHJOB, "name: pytorch", "name: train", "pytorch-container"),
     (PYTORCHJOB, GPUS, "", "pod-without-gpus"),
     (JOBSET, "nvidia.com/gpu: 8, ", "", "pod-without-gpus"),
@@ -159,6 +165,8 @@ WRONG = [
 
 RIGHT = [
     MPIJOB,
+    # Who fills in the image with envsubst fills in this, too.
+    PYTORCHJOB.replace(GPUS, GPUS + PATHS.format("${PATH}")).replace("image: train", "image: ${I}"),
     POD,
     PYTORCHJOB,
     JOBSET,
@@ -251,9 +259,13 @@ def test_a_pod_without_a_launcher_is_judged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "job.yaml"
-    path.write_text(PYTORCHJOB.replace("torchrun, --nnodes=2, --nproc-per-node=8, ", "python, "))
-    assert run(["lint", str(path)]) == 0
-    assert "the fields of 2 pods with GPUs were checked alone" in capsys.readouterr().out
+    for program, said in (
+        ("python", "Master: python starts one process, and the pod has 8 GPUs"),
+        ("./start", "the fields of 2 pods with GPUs were checked alone"),
+    ):
+        path.write_text(PYTORCHJOB.replace("torchrun, --nnodes=2, --nproc-per-node=8", program))
+        assert run(["lint", str(path)]) == 0
+        assert said in capsys.readouterr().out
     path.write_text(path.read_text().replace(GPUS, ""))
     assert run(["lint", str(path)]) == 1
     assert "nvidia.com/gpu" in capsys.readouterr().out

@@ -8,7 +8,7 @@ import pytest
 
 from nccltune.app.lint import Linted, LintRequest, lint
 from nccltune.cli import run
-from nccltune.launch_lint.peers import judge_ray
+from nccltune.launch_lint.peers import judge_copies, judge_ray
 from nccltune.launch_lint.starts import starts
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
@@ -314,6 +314,27 @@ def test_commands_that_operators_write(tmp_path: Path) -> None:
     assert started(given) == ["not known: the number of nodes is '$WORLD_SIZE'"]
 
 
+COPY = (
+    "docker run --net host -e NCCL_IB_HCA={} --entrypoint bash vllm-openai:v0.{} -c 'ray start'\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("devices", "release", "then", "found"),
+    [
+        (("rocep1s0f1", "roceP2p1s0f0"), 17, "vllm serve m -tp 2", True),
+        (("rocep1s0f1", "rocep1s0f1"), 17, "vllm serve m -tp 2", False),
+        (("rocep1s0f1", "roceP2p1s0f0"), 11, "vllm serve m -tp 2", False),
+        (("rocep1s0f1", "roceP2p1s0f0"), 17, "python train.py", False),
+    ],
+)
+def test_variables_that_vllm_copies(
+    devices: tuple[str, str], release: int, then: str, found: bool
+) -> None:
+    text = "".join(COPY.format(one, release) for one in devices) + then
+    assert ["NCCL_IB_HCA differs" in one.message for one in judge_copies(text)] == [True] * found
+
+
 RAY_NODE = "ray start --address=a:1 --node-ip-address=h\n"
 LATE, JOB = "export NCCL_A=1", "ray job submit -- python t.py\n"
 PASSED = """--runtime-env-json='{"env_vars": {"NCCL_A": "1"}}'"""
@@ -332,7 +353,11 @@ PASSED = """--runtime-env-json='{"env_vars": {"NCCL_A": "1"}}'"""
         ),
         (f"{LATE}\n{RAY_NODE}{LATE}\n{JOB}", ""),
         (f"{RAY_NODE}{LATE}\ntorchrun --nproc-per-node=8 t.py", ""),
-        (f"{RAY_NODE}{LATE}\nvllm serve m -tp 16 --distributed-executor-backend ray", ""),
+        (
+            f"{RAY_NODE}{LATE}\nvllm serve m -tp 16 --distributed-executor-backend ray",
+            "NCCL_A is set behind `ray start`",
+        ),
+        (f"{RAY_NODE}{LATE}\nvllm serve m -tp 8", ""),
         (f"{RAY_NODE}{LATE}\nray stop\n{JOB}", ""),
         (f'echo "do not run {RAY_NODE.strip()} here"\n{LATE}\n{JOB}', ""),
         (f"{RAY_NODE}{LATE}\necho 'ray job submit -- a'\npython t.py", ""),

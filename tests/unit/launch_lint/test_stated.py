@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nccltune.app.lint import LintRequest, lint
-from nccltune.launch_lint.stated import judge_stated, stated_settings
+from nccltune.launch_lint.stated import judge_conf, judge_python, judge_stated, stated_settings
 from nccltune.model.errors import InputError
 
 ALG = ("NCCL_ALG", "Ring")
@@ -66,6 +66,7 @@ def test_every_notation_is_read(text: str, settings: list[tuple[str, str]]) -> N
         ("NCCL_IB_TIMEOUT=60\nNCCL_BUFFSIZE=8M\n", ["variable-value", "setting-not-a-number"]),
         ("NCCL_SOCKET_IFNAME=mlx5_0\n", ["interface"]),
         ("NCCL_IB_HCA=eth0\n", ["hca"]),
+        ("NCCL_IB_HCA=mlx5_2:0,mlx5_3:0\n", ["hca"]),
         ("NCCL_IB_CUDA_SUPPORT=1\n", ["variable-removed"]),
         ("OFI_NCCL_PROTCOL=RDMA\nNCCL_DEBUG=INFO\n", ["variable-unknown"]),
         ("NCCL_IB_DISABLE=1\nNCCL_IB_HCA=mlx5_0\n", ["settings-contradict"]),
@@ -88,12 +89,52 @@ def test_every_notation_is_read(text: str, settings: list[tuple[str, str]]) -> N
         # How many nodes there are is unknown.
         ("NCCL_SOCKET_IFNAME=lo\n", []),
         ("NCCL_IB_DISABLE=1\nNCCL_SOCKET_IFNAME=eth0\n", ["setting-left-over"]),
+        ('V(name="NCCL_CROSS_NIC", value="0"), V(name="NCCL_PROTO", value="Simple")\n', []),
+        ("NCCL_IB_TIMEOUT=2\n", ["timeout-short"]),
+        ("NCCL_IB_TIMEOUT=14\nNCCL_DEBUG=INFO\nNCCL_DEBUG_SUBSYS=NET\n", []),
+        ("NCCL_DEBUG=WARN\nNCCL_DEBUG_SUBSYS=INIT,NET\n", ["subsystems-unused"]),
     ],
 )
 def test_settings_are_judged_without_a_command(text: str, found: list[str]) -> None:
     findings = list(judge_stated(stated_settings(text), alone=True))
     assert [finding.id for finding in findings] == found
     assert not any(finding.edits for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("line", "right"),
+    [
+        ("NCCL_DEBUG = INFO", "write NCCL_DEBUG=INFO"),
+        ("export NCCL_IB_HCA=mlx5_0:1,mlx5_1:1", "write NCCL_IB_HCA=mlx5_0:1,mlx5_1:1"),
+        ('NCCL_DEBUG="WARN"', "write NCCL_DEBUG=WARN"),
+        ("NCCL_DEBUG=WARN\r", "write NCCL_DEBUG=WARN"),
+        ("NCCL_ALGO=Ring  # as of May", "write NCCL_ALGO=Ring"),
+        ("NCCL_IB_TC=106 # a number ends at the blank", None),
+        ("NCCL_IB_HCA==mlx5_0,mlx5_1", None),
+        ("# NCCL_DEBUG = INFO", None),
+        ("PATH = /bin", None),
+    ],
+)
+def test_lines_of_nccl_conf(line: str, right: str | None) -> None:
+    expected = [right] if right else []
+    assert [one.fix for one in judge_conf(f"{line}\n", "a/nccl.conf")] == expected
+    assert not list(judge_conf(f"{line}\n", "job.sh"))
+    play = f"dest: /etc/nccl.conf\n    content: |\n      {line}\n  - name: NCCL_X = 3\n"
+    for text in (f"tee <<'E' >/etc/nccl.conf\n{line}\nE\n", play):
+        assert [one.fix for one in judge_conf(text, "job.sh")] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ('os.environ["NCCL_P2P_DISABLE"] = 1\n', 1),
+        ("os.environ.setdefault('NCCL_IB_DISABLE', True)\n", 1),
+        ('os.environ["NCCL_P2P_DISABLE"] = "1"\n# os.environ["NCCL_ALGO"] = 1\n', 0),
+        ('os.environ["NCCL_DEBUG"] = 1 if quiet else "INFO"\nx["NCCL_ALGO"] = 1\n', 0),
+    ],
+)
+def test_numbers_in_the_environment_of_python(text: str, number: int) -> None:
+    assert len(list(judge_python(text))) == number
 
 
 @pytest.mark.parametrize(

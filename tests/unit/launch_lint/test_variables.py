@@ -94,7 +94,7 @@ def test_every_rule_of_the_tables_is_documented() -> None:
     assert sorted(name for name in found if f"`{name}`" not in text) == []
 
 
-MISSPELT = {"NCCL_ALG", "NCCL_SOCKET_IFNAMES", "NCCL_EXCLUDE_IB_HCA"}
+MISSPELT = {"NCCL_NVLS_DISABLE", "NCCL_ALG", "NCCL_SOCKET_IFNAMES", "NCCL_EXCLUDE_IB_HCA"}
 """Names that the documentation shows as mistakes."""
 NOT_VARIABLES = {"NCCL_PROFILER_NET_TYPE_SOCK", "NCCL_INSPECTOR", "NCCL_PROFILE"}
 VCCL = re.compile(r"NCCL_PASS_SM|NCCL_PSM_\w+")
@@ -432,6 +432,10 @@ def test_notes_on_what_a_test_measures(command: str, expected: list[str]) -> Non
         ("NCCL_IB_QPS", "NCCL_IB_QPS_PER_CONNECTION"),
         ("NCCL_IB_SPLIT", "NCCL_IB_SPLIT_DATA_ON_QPS"),
         ("NCCL_IB", None),  # Several variables begin so.
+        ("NCCL_NVLS_DISABLE", "NCCL_NVLS_ENABLE=0"),
+        ("NCCL_ENABLE_P2P", "NCCL_P2P_DISABLE=0"),
+        ("NCCL_RAZ_DISABLE", None),  # Nothing but its last word is that of NCCL_RMA_DISABLE.
+        ("NCCL_COLNET_ENABLE", "NCCL_COLLNET_ENABLE"),
     ],
 )
 def test_names_that_are_misspelt_or_cut(name: str, right: str | None) -> None:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
@@ -79,6 +80,8 @@ _COMMAND = re.compile(
 _SENTENCE_END = re.compile(r"(?<=[^\W\d_)])[.;]\s+(?=\S)")
 _ALIKE = 1.05
 """The largest ratio of the values that count as repeats of one."""
+SUMMARY = re.compile(r"#?\s*Avg bus bandwidth\s*:\s*(\d[\d.e+-]*)")
+_AVERAGE_BYTES = 1 << 16
 _LEAST, _LONGEST = 3, 400
 
 
@@ -293,6 +296,31 @@ def _are_alike(pair: re.Match[str]) -> bool:
 def _range(values: dict[tuple[str, str], float], pairs: list[tuple[str, str]]) -> str:
     ends = dict.fromkeys(f"{values[pair]:g}" for pair in (pairs[0], pairs[-1]))
     return " to ".join(ends)
+
+
+def describe_averages(files: list[Path]) -> FileDescription | None:
+    """Describe files of one average of nccl-tests each, by their names; None for other files."""
+    values = {}
+    for file in files:
+        with file.open("rb") as opened:
+            text = opened.read(_AVERAGE_BYTES + 1).decode(errors="replace")
+        found = [match[1] for line in text.split("\n") if (match := SUMMARY.match(line))]
+        if len(found) != 1 or len(text) > _AVERAGE_BYTES:
+            return None
+        try:
+            values[file.name] = float(found[0])
+        except ValueError:
+            return None
+    if len(values) < len(files):
+        return None
+    listed = listed_values(values, "GB/s", "bus bandwidth", 1)
+    if listed is None:
+        return None
+    middle = f"; the median is {median(values.values()):g} GB/s" * (len(values) >= _LEAST)
+    return listed._replace(
+        message=f"no file has a row of nccl-tests; it {listed.message}{middle}",
+        hint="give the whole outputs, which show each size: nccltune compare FOLDER",
+    )
 
 
 def listed_values(

@@ -4,13 +4,12 @@
 import re
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
-from statistics import median
 from typing import NamedTuple
 
 from nccltune.formats.importing.foreign_programs import foreign_program
 from nccltune.formats.importing.json_records import json_documents
 from nccltune.formats.importing.posted_values import (
+    SUMMARY,
     FileDescription,
     condition_of,
     describe_list,
@@ -52,7 +51,6 @@ _SIZE_NAME = re.compile(r"(?:\b|_)sizes?\b|bytes|payload|elements|\bcount\b", re
 _SHAPE = re.compile(r"(?i:.*\b(?:shapes?|rows|tokens|batch\w*|hidden\w*|seq\w*)\b.*)|[MNKBSH]")
 _RULES = frozenset({"minbytes", "maxbytes"})
 _EXTREME = re.compile(r"min_?bytes|max_?bytes|min[ _]?size|max[ _]?size", re.IGNORECASE)
-_SUMMARY = re.compile(r"#?\s*Avg bus bandwidth\s*:\s*(\d[\d.e+-]*)")
 _TITLE = re.compile(r"[^#]*[a-zA-Z]")
 _OUT_OF_BOUNDS = re.compile(r"#?\s*Out of bounds values\s*:\s*\d")
 _BARE_LOG = re.compile(r"(?:^|\s)(?:\[\d+\] )?NCCL (?:INFO|WARN|TRACE) (?P<message>.+)")
@@ -93,7 +91,6 @@ _WORDS_OF_PROSE = re.compile(r"\w\(|\w: |\*|\b(?:is|are|the|we|it)\b")
 _MOST_WORDS = 5
 _MOST_LINES, _WIDTH = 20_000, 2048
 _LEAST, _MOST_NAMES = 3, 24
-_AVERAGE_BYTES = 1 << 16
 _MOST_DEPTH, _MOST_OBJECTS = 6, 8
 _SHOWN, _MOST_ROWS = 10, 64
 
@@ -203,28 +200,6 @@ def _of_start(text: str, lines: list[str]) -> FileDescription | None:
         f"{what} that starts nccl-tests, and no row of its output",
         f"give its output; check the command: nccltune lint {{name}}{_figure_hint(lines)}",
         at + 1,
-    )
-
-
-def describe_averages(files: list[Path]) -> FileDescription | None:
-    """Describe files of one average of nccl-tests each, by their names; None for other files."""
-    values = {}
-    for file in files:
-        with file.open("rb") as opened:
-            text = opened.read(_AVERAGE_BYTES + 1).decode(errors="replace")
-        found = [match[1] for line in text.split("\n") if (match := _SUMMARY.match(line))]
-        if len(found) != 1 or len(text) > _AVERAGE_BYTES or _number_of(found[0]) is None:
-            return None
-        values[file.name] = float(found[0])
-    if len(values) < len(files):
-        return None
-    listed = listed_values(values, "GB/s", "bus bandwidth", 1)
-    if listed is None:
-        return None
-    middle = f"; the median is {median(values.values()):g} GB/s" * (len(values) >= _LEAST)
-    return listed._replace(
-        message=f"no file has a row of nccl-tests; it {listed.message}{middle}",
-        hint="give the whole outputs, which show each size: nccltune compare FOLDER",
     )
 
 
@@ -459,7 +434,7 @@ def _of_header(lines: list[str]) -> FileDescription | None:
     hosts = {device.host for device in run.devices}
     listed = f" (it lists {counted(len(run.devices), 'rank')} on {counted(len(hosts), 'host')})"
     why = "the run hung or ended at its first size, or the text is cut"
-    if any(map(_SUMMARY.match, lines)):
+    if any(map(SUMMARY.match, lines)):
         why = "the text is cut, its last lines are there"
     return FileDescription(
         f"has the header of nccl-tests{listed if hosts else ''} and no row: {why}",
@@ -473,7 +448,7 @@ def _of_summaries(lines: list[str], text: str) -> FileDescription | None:
 
     Each run prints one average, so several of one start are of copies.
     """
-    found = [(at, match[1]) for at, line in enumerate(lines, 1) if (match := _SUMMARY.match(line))]
+    found = [(at, match[1]) for at, line in enumerate(lines, 1) if (match := SUMMARY.match(line))]
     if not found:
         end = next((at for at, line in enumerate(lines, 1) if _OUT_OF_BOUNDS.match(line)), None)
         what = "has the last lines of nccl-tests and no row: the text is cut"

@@ -30,6 +30,7 @@ from nccltune.launch_lint.finding import (
     warning,
 )
 from nccltune.launch_lint.hosts import text_of
+from nccltune.launch_lint.pods import OF_INTERFACES, absent_interface
 from nccltune.launch_lint.words import is_open
 from nccltune.model.errors import InputError
 from nccltune.model.names import listed
@@ -247,6 +248,22 @@ def ports(view: View) -> Iterator[LaunchFinding]:
 
 _PUBLISHES = re.compile(r"(?:-p|--publish)(?:$|=|\d)")
 _HOST_NETWORK = re.compile(r"--net(?:work)?[= ]host\b")
+
+
+def own_interface(view: View) -> Iterator[LaunchFinding]:
+    """Find `docker run -e NCCL_SOCKET_IFNAME=ens6` in a network of the container's own."""
+    given = {variable.name: variable.value or "" for variable in view.variables}
+    for box in (placed.box for placed in _docker_runs(view)):
+        names = OF_INTERFACES if box.is_service else box.passed.intersection(OF_INTERFACES)
+        if _OF_OTHERS.search(" ".join(box.words)) is None:
+            for name in sorted(given.keys() & names):
+                if (why := absent_interface(given[name])) is not None:
+                    fix = "add network_mode: host" if box.is_service else "add --network=host"
+                    yield warning("container-interface", f"{name}={given[name]}: {why}", fix)
+
+
+_OF_OTHERS = re.compile(rf"--net(?:work)?[= ](?:host|container|ns)|--extends|{_HIDDEN}")
+"""Options with the network of the node or of another container, and what may hold them."""
 
 
 def not_passed(view: View) -> Iterator[LaunchFinding]:

@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 
 from nccltune.launch_lint.command import CommandVariable, View
 from nccltune.launch_lint.finding import LaunchFinding, error, note, warning
-from nccltune.launch_lint.rules.variables import edits_of, nodes_of
+from nccltune.launch_lint.rules.variables import edits_of, nodes_of, rewritten
 from nccltune.launch_lint.words import is_open
 
 _ADDRESS = re.compile(r"\d{1,3}(\.\d{1,3}){3}(/\d+)?|[0-9a-fA-F]*:[0-9a-fA-F:]+(/\d+)?")
@@ -29,30 +29,23 @@ def interfaces(view: View) -> Iterator[LaunchFinding]:
             continue
         if value.startswith("^"):
             if nodes_of(view) > 1 and "lo" not in value.lstrip("^=").split(","):
-                yield warning(
-                    "interface",
+                why = (
                     f"{variable.name}={value}: such a list takes the place of NCCL's own, which"
-                    " leaves out lo, too: NCCL may take the loopback, which reaches no other node",
-                    f"write {variable.name}={value},lo, or name the interface",
-                    edits_of(variable, variable.name, f"{value},lo"),
+                    " leaves out lo, too: NCCL may take the loopback, which reaches no other node"
                 )
+                yield rewritten("interface", variable, why, f"{value},lo", grade=warning)
             continue
         if re.search(r"[\s;]|:\D", value) and not _ADDRESS.fullmatch(value):
             parts = re.split(r"[\s;:,]+", value.removeprefix("="))
             right = ("=" if value.startswith("=") else "") + ",".join(filter(None, parts))
-            yield error(
-                "interface",
-                f"{variable.name}={value}: names are separated by ',' without blanks",
-                f"write {variable.name}={right}",
-                edits_of(variable, variable.name, right),
-            )
+            why = f"{variable.name}={value}: names are separated by ',' without blanks"
+            yield rewritten("interface", variable, why, right)
             continue
         named = value.removeprefix("=").split(",")
-        why = _interface_fault(named, view)
-        if why is not None:
+        if (fault := _interface_fault(named, view)) is not None:
             yield error(
                 "interface",
-                f"{variable.name}={value}: {why}",
+                f"{variable.name}={value}: {fault}",
                 f"leave out {variable.name}, or name the interface that all nodes reach",
                 edits_of(variable, None),
             )
@@ -113,6 +106,10 @@ def _port_fault(variable: CommandVariable) -> LaunchFinding | None:
     lead = value[: len(value) - len(value.lstrip("^="))]
     parts = [part for part in value[len(lead) :].split(",") if part]
     bad = next((part for part in parts if not _PORT.fullmatch(part)), None)
+    if (none := next((part for part in parts if part.endswith(":0")), None)) is not None:
+        right = lead + ",".join(re.sub(r":0$", ":1", part) for part in parts)
+        why = f"{variable.name}={value}: ports count from 1, so that NCCL finds no {none!r}"
+        return rewritten("hca", variable, why, right)
     if bad is None:
         return None
     right = lead + ",".join(re.sub(r"/([0-9]+)$", r":\1", part) for part in parts)
@@ -139,13 +136,9 @@ def devices(view: View) -> Iterator[LaunchFinding]:
         if variable.name != "NCCL_IB_HCA" or not value or is_open(value):
             continue
         if re.search(r"[\s;]", value):
-            parts = [part for part in re.split(r"[\s;,]+", value) if part]
-            yield error(
-                "hca",
-                f"NCCL_IB_HCA={value}: devices are separated by ',' without blanks",
-                f"write NCCL_IB_HCA={','.join(parts)}",
-                edits_of(variable, variable.name, ",".join(parts)),
-            )
+            right = ",".join(part for part in re.split(r"[\s;,]+", value) if part)
+            why = f"NCCL_IB_HCA={value}: devices are separated by ',' without blanks"
+            yield rewritten("hca", variable, why, right)
             continue
         if (found := _list_fault(variable, "hca") or _port_fault(variable)) is not None:
             yield found
@@ -162,12 +155,8 @@ def devices(view: View) -> Iterator[LaunchFinding]:
             )
         elif short := [name for name in named if _misspelt(name)]:
             right = re.sub(r"[\w-]+", lambda found: _misspelt(found[0]) or found[0], value)
-            yield warning(
-                "hca",
-                f"NCCL_IB_HCA={value}: devices are called mlx5_0 and so on, not {short[0]}",
-                f"write NCCL_IB_HCA={right}",
-                edits_of(variable, variable.name, right),
-            )
+            why = f"NCCL_IB_HCA={value}: devices are called mlx5_0 and so on, not {short[0]}"
+            yield rewritten("hca", variable, why, right, grade=warning)
         elif is_used and "=" not in value[:1] and any(name == "mlx5_1" for name in named):
             yield note(
                 "hca-prefix",
@@ -226,10 +215,5 @@ def networks(view: View) -> Iterator[LaunchFinding]:
         right = meant.get(value)
         if variable.name != "NCCL_NET" or right is None:
             continue
-        yield error(
-            "variable-value",
-            f"NCCL_NET={variable.value}: NCCL has Socket and IB, others are names of plugins; it"
-            " does not start with another",
-            f"write NCCL_NET={right}",
-            edits_of(variable, "NCCL_NET", right),
-        )
+        why = "NCCL has Socket and IB, others are names of plugins; it does not start with another"
+        yield rewritten("variable-value", variable, f"NCCL_NET={variable.value}: {why}", right)

@@ -25,9 +25,19 @@ def node_gpus(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     """Find `vllm serve M --tensor-parallel-size 16` on nodes of 8 GPUs."""
     inner, found = view.prediction.inner, view.prediction
     placement, have = found.placement, view.site.gpus_per_node
-    if placement is None and found.processes and inner is None and found.processes > have:
+    all_gpus = have * (view.site.nodes or 0) if view.site.gpus is not None else 0
+    is_part = bool(command.all("data_rank") or command.all("data_local"))
+    if not is_part and not placement and inner is None and 0 < all_gpus < (found.processes or 0):
+        yield error(
+            "too-many-gpus",
+            f"{count(found.processes or 0, 'rank')} with 1 GPU each, and"
+            f" {count(view.site.nodes or 0, 'node')} of {have} ({view.site.gpus_source}) have"
+            f" {all_gpus}",
+            "lower the sizes, or give it more nodes",
+        )
+    elif placement is None and found.processes and inner is None and found.processes > have:
         is_ray = any(option.value == "ray" for option in command.all("executor"))
-        if not is_ray and not command.all("data_rank") and not command.all("data_local"):
+        if not is_ray and not is_part:
             data = command.last("data")
             world = found.processes // (whole_number(data.value) or 1 if data is not None else 1)
             refused = "vLLM 0.11.1 and newer refuse to start, older ones look for a cluster of Ray"

@@ -113,6 +113,32 @@ def sockets(view: View) -> Iterator[LaunchFinding]:
 _MAX_SOCKETS = 64
 
 
+def weak(view: View) -> Iterator[LaunchFinding]:
+    """Find a timeout below NCCL's own, and subsystems of a log that has none."""
+    values = _values(view)
+    timeout = whole_number(values.get("NCCL_IB_TIMEOUT", ""))
+    if timeout is not None and 0 < timeout < _LEAST_TIMEOUT:
+        yield warning(
+            "timeout-short",
+            f"NCCL_IB_TIMEOUT={timeout}: a NIC waits {4.096 * 2**timeout / 1000:.3g} ms for an"
+            " answer before it sends again (4.096 us x 2^N); NCCL's default is 20, 18 before 2.23",
+            "leave out NCCL_IB_TIMEOUT, or write 22",
+            _drop(view, "NCCL_IB_TIMEOUT"),
+        )
+    level = values.get("NCCL_DEBUG", "").upper()
+    if "NCCL_DEBUG_SUBSYS" in values and level in ("WARN", "VERSION", "NONE"):
+        yield note(
+            "subsystems-unused",
+            f"NCCL_DEBUG_SUBSYS chooses among lines of level INFO, which NCCL_DEBUG={level} leaves"
+            " out",
+            "write NCCL_DEBUG=INFO for these lines",
+        )
+
+
+_LEAST_TIMEOUT = 14
+"""NCCL's default before 2.14, its lowest."""
+
+
 def tuner(view: View) -> Iterator[LaunchFinding]:
     """Find a tuner plugin: what is measured with it is not NCCL's default."""
     values = _values(view)

@@ -71,6 +71,11 @@ def processes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     option = command.last("per_node")
     have = view.site.gpus_per_node
     if option is None:
+        given = whole_number(dict(view.site.exported).get("PET_NPROC_PER_NODE", "")) or 0
+        if view.site.gpus is not None and given > have:
+            said = f"PET_NPROC_PER_NODE={given}, and the node has {have} GPUs"
+            fix = f"give the job {have} processes per node"
+            yield error("too-many-gpus", f"{said} ({view.site.gpus_source})", fix)
         have = all_gpus(command, view.site)[0] or have
         if have > 1 and not _behind(command) and not _is_set(view, "PET_NPROC_PER_NODE"):
             if view.site.gpus is None and all_gpus(command, view.site)[1]:

@@ -2,14 +2,14 @@
 """Find variables that NCCL does not know, and values that NCCL does not accept."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.program import Program
 from nccltune.launch_lint.command import CommandVariable, View
 from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, SetLead, error, note, warning
 from nccltune.launch_lint.rules.shape import of_program
-from nccltune.launch_lint.variables import enabled, fault
+from nccltune.launch_lint.variables import enabled, fault, switch
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.names import listed
 from nccltune.model.nccl_variables import PREFIX, RELEASES, is_foreign, nearest_variable, table
@@ -57,6 +57,21 @@ def edits_of(
     return ()
 
 
+def rewritten(
+    kind: str,
+    variable: CommandVariable,
+    why: str,
+    value: str | None = None,
+    *,
+    name: str | None = None,
+    grade: Callable[..., LaunchFinding] = error,
+) -> LaunchFinding:
+    """Return a finding whose fix gives a variable another value, or another name."""
+    name = name or variable.name
+    text = name if value is None else f"{name}={value}"
+    return grade(kind, why, f"write {text}", edits_of(variable, name, value))
+
+
 def names(view: View) -> Iterator[LaunchFinding]:
     """Find `NCCL_ALG`, `NCCL_SOCKET_IFNAMES`: NCCL ignores variables that it does not know."""
     for variable in view.variables:
@@ -73,12 +88,8 @@ def names(view: View) -> Iterator[LaunchFinding]:
             continue
         of_nccl = PREFIX + variable.name.removeprefix("RCCL_")
         if variable.name.startswith("RCCL_") and of_nccl in _SHARED:
-            yield error(
-                "variable-unknown",
-                f"there is no variable {variable.name}: RCCL reads {of_nccl}",
-                f"write {of_nccl}",
-                edits_of(variable, of_nccl),
-            )
+            why = f"there is no variable {variable.name}: RCCL reads {of_nccl}"
+            yield rewritten("variable-unknown", variable, why, name=of_nccl)
             continue
         if variable.name == "MPI" and variable.value == "1" and view.program is not None:
             yield note(
@@ -90,25 +101,22 @@ def names(view: View) -> Iterator[LaunchFinding]:
             continue
         name, colon, value = variable.name.partition(":")
         if colon and name in table():
-            yield error(
-                "variable-unknown",
-                f"{variable.name} sets nothing: a name and its value are joined by '='",
-                f"write {name}={value}",
-                edits_of(variable, name, value),
-            )
+            why = f"{variable.name} sets nothing: a name and its value are joined by '='"
+            yield rewritten("variable-unknown", variable, why, value, name=name)
             continue
         right = nearest_variable(variable.name)
         level = variable.name.removeprefix(PREFIX)
         if (variable.value or "").upper() == "DEBUG" and level in _LEVELS:
-            yield error(
-                "variable-unknown",
-                f"NCCL has no variable {variable.name}: the name and the value are exchanged",
-                f"write NCCL_DEBUG={level}",
-                edits_of(variable, "NCCL_DEBUG", level),
-            )
+            why = f"NCCL has no variable {variable.name}: the name and the value are exchanged"
+            yield rewritten("variable-unknown", variable, why, level, name="NCCL_DEBUG")
+        elif right is not None and right.endswith("=0") and not is_foreign(variable.name):
+            why = f"NCCL has no variable {variable.name}: it has no effect"
+            meant = {"1": "0", "0": "1"}.get(switch(variable.value or "") or "", "0")
+            yield rewritten("variable-unknown", variable, why, meant, name=right[:-2])
         elif right is not None and "=" not in right and not is_foreign(variable.name):
-            # A name with one word more means something else: `NCCL_NET_DISABLE` is not `..._INTRA`.
+            # A switch with one word more means another: `NCCL_NET_DISABLE` is not `..._INTRA`.
             is_longer = set(right.split("_")) > set(variable.name.split("_"))
+            is_longer = is_longer and "ABLE" in variable.name
             yield error(
                 "variable-unknown",
                 f"{'NCCL has' if right.startswith(PREFIX) else 'there is'} no variable"
@@ -208,13 +216,8 @@ def quoted(view: View) -> Iterator[LaunchFinding]:
         known, value = table().get(variable.name), variable.value or ""
         if not re.fullmatch(r"([\"']).*\1", value) or (known and fault(known, value)):
             continue
-        yield error(
-            "value-quoted",
-            f"{variable.name}={value}: no shell reads this, so that the quotes are a part of the"
-            " value",
-            f"write {variable.name}={value[1:-1]}",
-            edits_of(variable, variable.name, value[1:-1]),
-        )
+        why = f"{variable.name}={value}: no shell reads this: the quotes are a part of the value"
+        yield rewritten("value-quoted", variable, why, value[1:-1])
 
 
 def paths(view: View) -> Iterator[LaunchFinding]:
