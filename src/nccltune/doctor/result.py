@@ -87,7 +87,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     known: tuple[str, ...] = ()
 
 
-_MOSTLY_EFFECTS = frozenset(("nccl-failed", "launcher-failed", "process-died", "peer-gone"))
+_EFFECTS = ("collective-timeout", "nccl-failed", "launcher-failed", "process-died", "peer-gone")
 """Rules on lines that seldom name the cause."""
 
 
@@ -103,7 +103,7 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
         """Return the rules with that verdict, highest severity first, causes before effects."""
         order = list(Severity)
         found = [judged for judged in self.rules if judged.verdict is verdict]
-        found.sort(key=lambda judged: judged.rule in _MOSTLY_EFFECTS)
+        found.sort(key=lambda judged: judged.rule in _EFFECTS)
         return tuple(sorted(found, key=lambda judged: order.index(judged.severity)))
 
     @property

@@ -33,7 +33,7 @@ from nccltune.model.sizes import format_bytes
 KNOWN = (
     "known are output and JSON of nccl-tests and rccl-tests, NVIDIA's raw CSV, tables and JSON with"
     " a size and a time for each call, samples of nccltune, and topologies (NCCL_TOPO_DUMP_FILE,"
-    " nvidia-smi topo -m)"
+    " nvidia-smi topo -m); faults in a log are for nccltune doctor"
 )
 """What can be imported, for hints."""
 _NAMES = "name the column of the sizes of calls 'size (bytes)', and each of their times 'NAME (us)'"
