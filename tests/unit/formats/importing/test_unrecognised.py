@@ -7,7 +7,8 @@ import pytest
 
 from nccltune.formats.importing.detect import kind_of
 from nccltune.formats.importing.inputs import find_inputs, read_inputs
-from nccltune.formats.importing.unrecognised import describe, describe_averages
+from nccltune.formats.importing.posted_values import describe_averages
+from nccltune.formats.importing.unrecognised import describe
 from nccltune.formats.reading.context import ReadOptions
 from nccltune.formats.reading.file_report import FileKind
 from nccltune.model.errors import InputError
