@@ -80,6 +80,10 @@ _MOST_MESSAGES = 2000
 _GDR_OFF = re.compile(r"(NET/(?!(Fast)?Socket).*)?GPU Direct RDMA Disabled for HCA(?! \d+ .hfi1)")
 _RECEIVED = re.compile(r"-> \d{1,9}\[(?P<gpu>\w{1,12})\] \[receive\] via NET/IB/\S{1,40}")
 _RCCL = (b"RCCL version", b"ibrccl", b"HIP failure", b"/hipify/")
+_SOCKET, _NET = (
+    b"NET/Socket : Using",
+    re.compile(rb"NET/(?:IB|OFI) ?:? (?:Using|Selected)|via NET/(?!S)"),
+)
 _VIRTUAL = re.compile(
     r"lo$|docker|br-|virbr|veth|podman|cni|flannel|cali|lxc|lxd|tun|tap|ip6tnl|tailscale|wg\d|zt|"
     r"vxlan|kube|nodelocaldns|dummy|CloudflareWARP"
@@ -138,7 +142,11 @@ def _logs(facts: Facts, logs: list[tuple[Raw, NcclLines]]) -> None:
             place,
         )
     version = log.version or next((one.version for _, one in logs if one.version), None)
-    for text, name in ((NCCL_VERSION, version), (LOG_NET, log.net), (LOG_BOOTSTRAP, log.bootstrap)):
+    net = log.net
+    # NCCL before 2.7 has no line 'Using network'.
+    if net is None and all(_SOCKET in x.data and not _NET.search(x.data) for x, _ in logs):
+        net = "Socket"
+    for text, name in ((NCCL_VERSION, version), (LOG_NET, net), (LOG_BOOTSTRAP, log.bootstrap)):
         if name is not None:
             facts.add(text, name, place)
     for counted, number in (

@@ -248,3 +248,19 @@ def test_the_version_of_an_nccl_log_is_that_of_its_own_lines() -> None:
     own = "NCCL version 2.10.4+cuda11.3\n"
     assert parse_nccl_lines(told + own).version == "2.10.4"
     assert parse_nccl_lines(own + told).version == "2.10.4"
+
+
+@pytest.mark.parametrize(
+    ("more", "network"),
+    [
+        ("", "Socket"),
+        (info(1, "NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:192.0.2.2<0>"), None),
+        (info(1, "Using network IB"), "IB"),
+    ],
+)
+def test_the_network_of_a_log_without_its_line(
+    more: str, network: str | None, tmp_path: Path
+) -> None:
+    put(tmp_path, "job.log", info(0, "NET/Socket : Using [0]eth0:192.0.2.1<0>") + more)
+    (facts,) = folder_facts(tmp_path)
+    assert facts.value(LOG_NET) == network
