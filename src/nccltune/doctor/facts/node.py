@@ -68,7 +68,7 @@ NODE_MODULES = fact(
     read="/proc/modules; lsmod",
 )
 NODE_PEERMEM = fact(
-    "node.peermem",
+    "modules.peermem",
     bool,
     meaning="whether nvidia_peermem is loaded, where only a filter for it says so",
     read="lsmod | grep peermem",
