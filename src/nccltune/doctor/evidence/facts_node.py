@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from nccltune.doctor.evidence.parsers.kernel import (
+    NO_PEERMEM,
     parse_cpus,
     parse_df,
     parse_huge_pages,
@@ -45,6 +46,7 @@ from nccltune.doctor.facts.node import (
     NODE_BOOT_ID,
     NODE_CONTAINER,
     NODE_MODULES,
+    NODE_PEERMEM,
     NODE_SERVICES,
     NODE_SHM_DEVICE,
     NODE_VCPUS,
@@ -250,7 +252,10 @@ def _kernel(evidence: NodeEvidence, facts: Facts) -> None:
         facts.add(KERNEL_CMDLINE, line[0] if line else cmdline[0].strip(), cmdline[1].place(1))
     modules = evidence.parsed("modules", parse_modules)
     shown = evidence.parsed("modules", shows_peer_modules)
-    if modules is not None and shown is not None and not shown[0] and modules[1].data.strip():
+    without = evidence.parsed("modules", NO_PEERMEM.search)
+    if without is not None and without[0] is not None:
+        facts.add(NODE_PEERMEM, False, without[1].place())
+    elif modules is not None and shown is not None and not shown[0] and modules[1].data.strip():
         evidence.problems.append(
             f"{modules[1].source}: only a part of lsmod, without the modules that rules need"
         )

@@ -67,6 +67,12 @@ NODE_MODULES = fact(
     meaning="kernel modules loaded, with underscores",
     read="/proc/modules; lsmod",
 )
+NODE_PEERMEM = fact(
+    "modules.peermem",
+    bool,
+    meaning="whether nvidia_peermem is loaded, where only a filter for it says so",
+    read="lsmod | grep peermem",
+)
 NODE_SOFTWARE = fact(
     "node.software",
     dict[str, str],

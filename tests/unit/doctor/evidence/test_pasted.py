@@ -18,7 +18,7 @@ from nccltune.doctor.facts.network import (
     NICS,
     RDMA_FABRIC_LINKS,
 )
-from nccltune.doctor.facts.node import NODE_MODULES, NODE_SERVICES, SHM_BYTES
+from nccltune.doctor.facts.node import NODE_MODULES, NODE_PEERMEM, NODE_SERVICES, SHM_BYTES
 from nccltune.doctor.facts.results import FAILURES, TESTS
 from nccltune.doctor.facts.settings import SETTINGS
 from nccltune.doctor.rulebase import rule_base
@@ -361,6 +361,22 @@ def test_a_part_of_lsmod_says_only_what_it_shows(text, modules, tmp_path: Path) 
     put(tmp_path, "n1/paste.txt", f"{text}\n")
     (facts,) = folder_facts(tmp_path)
     assert facts.value(NODE_MODULES) == modules
+
+
+@pytest.mark.parametrize(
+    ("text", "loaded"),
+    [
+        ("$ lsmod | grep -i peermem\na:~$ uname -r", False),
+        ("$ lsmod | grep peermem\nnvidia_peermem  16384  0\n$ uname", None),
+        ("$ lsmod | grep peermem", None),
+        ("$ lsmod | grep -v peermem\n$ uname", None),
+    ],
+    ids=["none", "loaded", "cut-off", "others"],
+)
+def test_a_filter_for_peermem_that_printed_nothing(text: str, loaded, tmp_path: Path) -> None:
+    put(tmp_path, "n1/paste.txt", f"{text}\n")
+    (facts,) = folder_facts(tmp_path)
+    assert facts.value(NODE_PEERMEM) is loaded
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,12 @@ _DECIMAL = re.compile(r"\bdf [^\n]{0,80}?(?:-\w*H|--si\b)")
 
 _ASKED = re.compile(r"\blsmod *\| *e?grep +(?:-\w+ +)*['\"]?(?P<words>[\w.|\\-]+)")
 _PEER = ("nvidia_peermem", "nv_peer_mem")
+NO_PEERMEM = re.compile(
+    r"\blsmod *\| *e?grep +(?:-(?!\w*[vc])\w+ +)*['\"]?(?:nvidia[_-])?peermem['\"]? *\n"
+    r"[^\n]{0,80}[$#](?: |$)",
+    re.M,
+)
+"""A filter for nvidia_peermem that let nothing through: the next line is a prompt."""
 
 
 def shows_peer_modules(text: str) -> bool:
