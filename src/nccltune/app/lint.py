@@ -6,7 +6,6 @@ a Kubernetes manifest, or the output of nccl-tests.
 """
 
 import codecs
-import contextlib
 import re
 import shlex
 import sys
@@ -390,9 +389,13 @@ def _lint_launch(
             *compose.unseen_files(services, site),
         ]
     )
-    checks = list[LaunchCheck]()
-    with contextlib.suppress(InputError) if is_output else contextlib.nullcontext():
-        checks = check_all(found, flavors)
+    refused = list[tuple[str, InputError]]()
+    checks = check_all(found, flavors, refused)
+    if refused and not checks:
+        found, reasons = [], [refused[0][1], *reasons]
+    elif not is_output:
+        said = dict.fromkeys(f"not checked: {line}: {why.message}" for line, why in refused)
+        findings += [note("not-checked", one) for one in said]
     findings += [*judge_peers(checks), *judge_cluster(rest), *judge_ray(rest), *judge_copies(rest)]
     findings += judge_boxes(rest, [p.placement for one in checks for p, _ in one.predictions])
     if is_output:

@@ -5,6 +5,7 @@ import pytest
 
 from nccltune.app.lint import LintRequest, lint
 from nccltune.launch_lint.command import LaunchContext
+from nccltune.model.errors import InputError
 from tests.unit.launch_lint.judged import bad, checked, ids, only, processes
 
 LF = "MASTER_ADDR=10.0.0.1 llamafactory-cli train a.yaml"
@@ -49,6 +50,21 @@ def test_lines_that_a_terminal_continues_are_of_one_job() -> None:
         for n in (0, 1)
     )
     assert [one.id for one in lint(LintRequest([text])).launches[0].findings] == ["peers-address"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("USE_RAY=1 llamafactory-cli train a.yaml", "USE_RAY: Ray starts the processes"),
+        ("srun -N 2 bash -c 'USE_RAY=1 lmf train a.yaml'", "USE_RAY: Ray starts the processes"),
+    ],
+)
+def test_a_command_that_cannot_be_checked_hides_no_other(text: str, why: str) -> None:
+    (launch,) = lint(LintRequest([f"{MPI} {TEST}\n{text}\n{MPI} {TEST[:-1]}8"])).launches
+    assert len(launch.commands) == 2
+    assert [one.message.startswith(f"not checked: {text}: {why}") for one in launch.findings] == [1]
+    with pytest.raises(InputError, match=why):
+        lint(LintRequest([text]))
 
 
 @pytest.mark.parametrize(
