@@ -59,7 +59,8 @@ class LaunchCheck(NamedTuple):
     """Predictions for a command, each with its launchers, and the findings.
 
     `fixed` is the command without errors and warnings. It is None if no fix is needed, or if edits
-    of this line cannot fix every error and warning. `service` is that of a Compose file.
+    of this line cannot fix every error and warning. `service` is that of a Compose file. `written`
+    is the line of the user, where `command` is what that runs.
     """
 
     command: LaunchCommand
@@ -69,6 +70,7 @@ class LaunchCheck(NamedTuple):
     gpus: int | None
     fixed: str | None
     service: str = ""
+    written: str = ""
 
     @property
     def is_wrong(self) -> bool:
@@ -129,6 +131,7 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
         view.gpus_per_process,
         text,
         site.service,
+        "" if line is given else " ".join(word.raw for word in given.words),
     )
 
 

@@ -35,6 +35,7 @@ def test_a_front_end_is_checked_as_the_torchrun_that_it_runs(
 ) -> None:
     one = only(text)
     assert (processes(one), bad(one), one.fixed) == (started, found, None)
+    assert one.written == text.rpartition("\n")[2].removeprefix("$ ")
 
 
 def test_one_gpu_needs_to_be_told_to_run_torchrun() -> None:
