@@ -54,6 +54,23 @@ def test_lines_that_a_terminal_continues_are_of_one_job() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"if $A; then\n{MPI} {TEST}\nelse\nsrun -N 2 -n 2 {TEST}\nfi", [True, True]),
+        (f"case $A in\na) {MPI} {TEST};;\nb) srun -N 2 -n 2 {TEST};;\nesac", [True, True]),
+        (f"for i in 1 2; do if $A; then\n{MPI} {TEST}\nelse\nsrun -N 2 -n 2 {TEST}\nfi; done",
+         [True, True]),
+        (f"{MPI} {TEST}\nif $A; then\nsrun -N 2 -n 2 {TEST}\nelse\nexit\nfi", [False, False]),
+        (f"if $A; then\n{MPI} {TEST}\nfi\nif $B; then\nsrun -N 2 -n 2 {TEST}\nfi",
+         [False, False]),
+    ],
+)  # fmt: skip
+def test_branches_are_alternatives(text: str, said: list[bool]) -> None:
+    notes = [one.predictions[0][0].assumed or "" for one in checked(text)]
+    assert ["one of 2 branches of the script" in note for note in notes] == said
+
+
+@pytest.mark.parametrize(
     ("text", "why"),
     [
         ("USE_RAY=1 llamafactory-cli train a.yaml", "USE_RAY: Ray starts the processes"),
