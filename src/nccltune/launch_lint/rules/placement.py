@@ -68,10 +68,10 @@ def fails(view: View) -> Iterator[LaunchFinding]:
         fix = f"write --host {named}"
         edits = (Replace(bare[0], ("--host", named)), *[Replace(option, ()) for option in bare[1:]])
         if is_over and total is not None:
-            right = str(most * len(hosts))
+            fitting = str(most * len(hosts))
             why += f", and these hosts have {(gpus or 0) * len(hosts)} GPUs"
-            fix += f" and {_n(view)} {right}"
-            edits = (*edits, Replace(total, (_n(view), right)))
+            fix += f" and {_n(view)} {fitting}"
+            edits = (*edits, Replace(total, (_n(view), fitting)))
     elif hosts and ask.total is not None and (total := view.command.last("total")) is not None:
         room = min(_slots(host, view) for host in hosts)
         each = min(ask.per_node or room, room)
