@@ -6,7 +6,6 @@ a Kubernetes manifest, or the output of nccl-tests.
 """
 
 import codecs
-import contextlib
 import re
 import shlex
 import sys
@@ -390,9 +389,9 @@ def _lint_launch(
             *compose.unseen_files(services, site),
         ]
     )
-    checks = list[LaunchCheck]()
-    with contextlib.suppress(InputError) if is_output else contextlib.nullcontext():
-        checks = check_all(found, flavors)
+    checks, unchecked = _checked(found, flavors, reasons)
+    found = found if checks else []
+    findings += unchecked if not is_output else []
     findings += [*judge_peers(checks), *judge_cluster(rest), *judge_ray(rest), *judge_copies(rest)]
     findings += judge_boxes(rest, [p.placement for one in checks for p, _ in one.predictions])
     if is_output:
@@ -424,6 +423,18 @@ def _lint_launch(
         # of a job of Azure ML has no launcher, and a configuration has no command.
         checks = [one._replace(fixed=None) for one in checks]
     return LintedLaunch(name, checks, findings)
+
+
+def _checked(
+    found: Sequence[FoundCommand], flavors: tuple[Flavor, ...], reasons: list[InputError]
+) -> tuple[list[LaunchCheck], list[LaunchFinding]]:
+    """Return the checks of commands, and notes on the others; if all are, puts why in `reasons`."""
+    refused: list[tuple[str, InputError]] = []
+    if (checks := check_all(found, flavors, refused)) or not refused:
+        said = dict.fromkeys(f"not checked: {line}: {why.message}" for line, why in refused)
+        return checks, [note("not-checked", one) for one in said]
+    reasons.insert(0, refused[0][1])
+    return [], []
 
 
 def _configured(

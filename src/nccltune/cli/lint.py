@@ -225,7 +225,7 @@ def _finding(finding: LaunchFinding) -> dict[str, Any]:
 
 def _plain(verdict: LaunchCheck) -> dict[str, Any]:
     return {
-        "command": verdict.command.text,
+        "command": verdict.written or verdict.command.text,
         "service": verdict.service or None,
         "launchers": [flavor.words for flavor in verdict.flavors],
         "starts": [

@@ -59,7 +59,8 @@ class LaunchCheck(NamedTuple):
     """Predictions for a command, each with its launchers, and the findings.
 
     `fixed` is the command without errors and warnings. It is None if no fix is needed, or if edits
-    of this line cannot fix every error and warning. `service` is that of a Compose file.
+    of this line cannot fix every error and warning. `service` is that of a Compose file. `written`
+    is the line of the user, where `command` is what that runs.
     """
 
     command: LaunchCommand
@@ -69,6 +70,7 @@ class LaunchCheck(NamedTuple):
     gpus: int | None
     fixed: str | None
     service: str = ""
+    written: str = ""
 
     @property
     def is_wrong(self) -> bool:
@@ -129,6 +131,7 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
         view.gpus_per_process,
         text,
         site.service,
+        "" if line is given else " ".join(word.raw for word in given.words),
     )
 
 
@@ -142,17 +145,28 @@ def _with_env_files(line: Line, site: LaunchContext) -> LaunchContext:
     return site._replace(exported=(*site.exported, *read))
 
 
-def check_all(found: Sequence[FoundCommand], wanted: Sequence[Flavor] = ()) -> list[LaunchCheck]:
+def check_all(
+    found: Sequence[FoundCommand],
+    wanted: Sequence[Flavor] = (),
+    refused: list[tuple[str, InputError]] | None = None,
+) -> list[LaunchCheck]:
     """Return the checks of commands, without rounds of a loop that have the same outcome.
 
-    If rounds differ, no edit of the line is right for all of them, so that it is not fixed.
+    If rounds differ, no edit of the line is right for all of them, so that it is not fixed. Appends
+    the text of a command that cannot be checked to `refused`, or raises its InputError.
     """
     side = [one.origin for one in found if re.search("(?<!&)&$", one.line.tail.rstrip())]
     found = [part for one in found for part in _programs(one)]
     by_origin: dict[int, list[LaunchCheck]] = {}
     common = _common(found) if not wanted else {}
     for at, one in enumerate(found):
-        checked = check(one.line, one.site, wanted or common.get(at, ()))
+        try:
+            checked = check(one.line, one.site, wanted or common.get(at, ()))
+        except InputError as raised:
+            if refused is None:
+                raise
+            refused.append((" ".join(word.raw for word in one.line.words), raised))
+            continue
         same = by_origin.setdefault(one.origin, [])
         if one.origin == 0 or _compared(checked) not in map(_compared, same):
             same.append(checked)

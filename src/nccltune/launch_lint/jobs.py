@@ -8,7 +8,18 @@ from typing import Any
 
 from nccltune.launch.program import read_program
 from nccltune.launch_lint.finding import LaunchFinding, error, note, warning
-from nccltune.launch_lint.pods import PodSpec, at, is_volcano, mapping, pods_of, variables_of
+from nccltune.launch_lint.pods import (
+    OF_INTERFACES,
+    PodSpec,
+    absent_interface,
+    at,
+    command_of,
+    gpus_of,
+    is_volcano,
+    mapping,
+    pods_of,
+    variables_of,
+)
 from nccltune.model.nccl_variables import PREFIX
 from nccltune.model.scale import count
 
@@ -25,6 +36,38 @@ def judge_job(document: dict[str, Any]) -> Iterator[LaunchFinding]:
         yield from _mpi_job(document, pods)
     if document.get("kind") == "PyTorchJob":
         yield from _pytorch_job(pods)
+    if document.get("kind") == "TrainJob":
+        yield from _trainer(mapping(at(document, "spec", "trainer")))
+    if document.get("kind") == "InferenceService":
+        yield from _model_server(mapping(at(document, "spec", "predictor")))
+
+
+def _trainer(trainer: dict[str, Any]) -> Iterator[LaunchFinding]:
+    """Find interfaces of a TrainJob, whose runtime may have the network of the host."""
+    for name, value in variables_of(trainer):
+        if name in OF_INTERFACES and (why := absent_interface(value)) is not None:
+            yield note(
+                "pod-interface",
+                f"trainer: {name}={value}: {why}, unless the runtime sets hostNetwork or attaches"
+                " another network",
+                f"leave out {name}, or write {name}=eth0",
+            )
+
+
+def _model_server(predictor: dict[str, Any]) -> Iterator[LaunchFinding]:
+    """Find a model of KServe whose vLLM is to use more GPUs than its container has."""
+    for model in predictor.values() if "workerSpec" not in predictor else ():
+        text, gpus = " ".join(command_of(mapping(model))), gpus_of(mapping(model))
+        size = _TENSOR.search(text)
+        if size is not None and 0 < gpus < int(size[1]) and "executor-backend" not in text:
+            yield error(
+                "too-many-gpus",
+                f"predictor: {size[0]}, and the container's limit is {count(gpus, 'GPU')}",
+                f"write nvidia.com/gpu: {size[1]}, or a size of {gpus}",
+            )
+
+
+_TENSOR = re.compile(r"(?<!\S)(?:--tensor[-_]parallel[-_]size|-tp)[= ](\d{1,4})(?!\S)")
 
 
 _OF_SVC = re.compile(r"\bVC_\w+_(?:HOSTS|NUM)\b|/etc/volcano/")

@@ -217,10 +217,17 @@ class _Script:
         """Follow every body. What all of them leave alike is known behind them."""
         before = self._scope
         left = [] if node.is_full else [dict(before.values)]
+        ends = [len(self.found)]
         for body in node.bodies:
             self._scope = before.copy()
             self.run(body)
             left.append(self._scope.values)
+            ends.append(len(self.found))
+        many = sum(first < last for first, last in itertools.pairwise(ends))
+        for at in range(ends[0], ends[-1]) if many > 1 else ():
+            one = self.found[at]
+            assumed = (*_key(one).site.assumed, f"one of {many} {_BRANCHED}")
+            self.found[at] = one._replace(site=one.site._replace(assumed=assumed))
         self._scope = before
         names = {name for body in node.bodies for name in _assigned(body)}
         self._forget(node.bodies)
@@ -472,7 +479,11 @@ class _Script:
 
 
 def _key(found: FoundCommand) -> FoundCommand:
-    return found._replace(site=found.site._replace(scope=None, unseen=()))
+    assumed = tuple(one for one in found.site.assumed if not one.endswith(_BRANCHED))
+    return found._replace(site=found.site._replace(scope=None, unseen=(), assumed=assumed))
+
+
+_BRANCHED = "branches of the script, whose condition decides which one starts"
 
 
 def _assigned(nodes: Sequence[Node]) -> Iterator[str]:

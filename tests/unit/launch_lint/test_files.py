@@ -392,7 +392,7 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
             )
             for number, said, absent in (
                 ("-np 2", "1 on each of 2", "error"),
-                ("-np 16", "a host without ':' and a number takes one process", "ok "),
+                ("-np 16", "these hosts have 2 GPUs. Write --host j-gpu-node-0.j:1,j-", ".j:8"),
             )
         ),
         (

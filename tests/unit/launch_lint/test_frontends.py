@@ -5,6 +5,7 @@ import pytest
 
 from nccltune.app.lint import LintRequest, lint
 from nccltune.launch_lint.command import LaunchContext
+from nccltune.model.errors import InputError
 from tests.unit.launch_lint.judged import bad, checked, ids, only, processes
 
 LF = "MASTER_ADDR=10.0.0.1 llamafactory-cli train a.yaml"
@@ -34,6 +35,7 @@ def test_a_front_end_is_checked_as_the_torchrun_that_it_runs(
 ) -> None:
     one = only(text)
     assert (processes(one), bad(one), one.fixed) == (started, found, None)
+    assert one.written == text.rpartition("\n")[2].removeprefix("$ ")
 
 
 def test_one_gpu_needs_to_be_told_to_run_torchrun() -> None:
@@ -49,6 +51,38 @@ def test_lines_that_a_terminal_continues_are_of_one_job() -> None:
         for n in (0, 1)
     )
     assert [one.id for one in lint(LintRequest([text])).launches[0].findings] == ["peers-address"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"if $A; then\n{MPI} {TEST}\nelse\nsrun -N 2 -n 2 {TEST}\nfi", [True, True]),
+        (f"case $A in\na) {MPI} {TEST};;\nb) srun -N 2 -n 2 {TEST};;\nesac", [True, True]),
+        (f"for i in 1 2; do if $A; then\n{MPI} {TEST}\nelse\nsrun -N 2 -n 2 {TEST}\nfi; done",
+         [True, True]),
+        (f"{MPI} {TEST}\nif $A; then\nsrun -N 2 -n 2 {TEST}\nelse\nexit\nfi", [False, False]),
+        (f"if $A; then\n{MPI} {TEST}\nfi\nif $B; then\nsrun -N 2 -n 2 {TEST}\nfi",
+         [False, False]),
+    ],
+)  # fmt: skip
+def test_branches_are_alternatives(text: str, said: list[bool]) -> None:
+    notes = [one.predictions[0][0].assumed or "" for one in checked(text)]
+    assert ["one of 2 branches of the script" in note for note in notes] == said
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("USE_RAY=1 llamafactory-cli train a.yaml", "USE_RAY: Ray starts the processes"),
+        ("srun -N 2 bash -c 'USE_RAY=1 lmf train a.yaml'", "USE_RAY: Ray starts the processes"),
+    ],
+)
+def test_a_command_that_cannot_be_checked_hides_no_other(text: str, why: str) -> None:
+    (launch,) = lint(LintRequest([f"{MPI} {TEST}\n{text}\n{MPI} {TEST[:-1]}8"])).launches
+    assert len(launch.commands) == 2
+    assert [one.message.startswith(f"not checked: {text}: {why}") for one in launch.findings] == [1]
+    with pytest.raises(InputError, match=why):
+        lint(LintRequest([text]))
 
 
 @pytest.mark.parametrize(

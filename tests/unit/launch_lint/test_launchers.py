@@ -101,6 +101,26 @@ def test_a_configuration_of_accelerate_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("flux run -N 2 -n 4 -g 4", "flux run has 4 GPUs for each process, of which it uses 1"),
+        ("flux run -N 2 -n 4 -g 1", ""),
+        ("jsrun -n 2 -a 2 -g 6 -r 1", "6 GPUs for 2 processes of a resource set, which use 2"),
+        ("jsrun -n 2 -a 6 -g 6 -r 1", ""),
+    ],
+)
+def test_gpus_of_a_process_that_a_test_leaves_idle(options: str, expected: str) -> None:
+    held = only(f"{options} all_reduce_perf -b 8 -e 8G -f 2 -g 1").findings
+    assert [expected in one.finding.message for one in held] == [True] * bool(expected)
+
+
+def test_processes_of_a_resource_set_share_its_gpus() -> None:
+    held = only("jsrun -n 1 -a 6 -g 6 all_reduce_perf -b 8 -e 8G -f 2 -g 6").findings
+    (one,) = [one.finding.message for one in held if one.finding.id == "task-gpus"]
+    assert "jsrun has 6 GPUs for 6 processes of a resource set, which are to use 36" in one
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("flux run -N 1 -n 8 -g 1 all_reduce_perf -b 8 -e 8G -f 2 -g 8", "task-gpus"),

@@ -15,6 +15,7 @@ from nccltune.launch_lint.pods import gpus_of
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
 
+LIMITS = "resources: {limits: {nvidia.com/gpu: 2}}}}}"
 MPIJOB = """apiVersion: kubeflow.org/v2beta1
 kind: MPIJob
 metadata: {name: test}
@@ -241,6 +242,22 @@ def test_slots_for_a_program_that_is_not_followed(
     text = re.sub(r" *args:.*\n", "", text.replace("slotsPerWorker: 8", f"slotsPerWorker: {slots}"))
     found = [one for one in judge_manifests(documents_of(text, "a")) if one.id == "idle-gpus"]
     assert [(one.severity, one.fix) for one in found] == ([(Severity.NOTE, fix)] if fix else [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "found"),
+    [
+        ("InferenceService", "{predictor: {model: {args: [-tp=4], " + LIMITS, ["too-many-gpus"]),
+        ("InferenceService", "{predictor: {model: {args: [-tp=2], " + LIMITS, []),
+        ("InferenceService", "{predictor: {workerSpec: {}, model: {args: [-tp=4], " + LIMITS, []),
+        ("TrainJob", "{trainer: {env: [{name: NCCL_SOCKET_IFNAME, value: ib0}]}}",
+         ["pod-interface"]),
+        ("TrainJob", "{trainer: {env: [{name: NCCL_SOCKET_IFNAME, value: eth0}]}}", []),
+    ],
+)  # fmt: skip
+def test_fields_of_kinds_whose_pods_others_complete(kind: str, spec: str, found: list[str]) -> None:
+    documents = documents_of(f"apiVersion: a/v1\nkind: {kind}\nspec: {spec}\n", "a.yaml")
+    assert [one.id for one in judge_manifests(documents)] == found
 
 
 def test_nics_without_a_device_of_the_pod_are_noted() -> None:

@@ -239,6 +239,8 @@ def test_variables_of_libfabric_and_vllm(
         ("--tres-per-task=gres/gpu:a100:1 --tres-bind=gres/gpu:per_task:1", ["task-gpus-bound"]),
         ("--tres-per-task=gres/gpu:a100:1 --tres-bind=gres/gpu:none", []),
         ("--tres-per-task=cpu=4", []),
+        ("--gpus-per-task=4", ["idle-gpus"]),
+        ("--gpus-per-task=4 --gpu-bind=none", []),
     ],
 )
 def test_gpus_that_slurm_binds_by_tres(options: str, expected: list[str], tmp_path: Path) -> None:

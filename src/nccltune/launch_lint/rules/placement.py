@@ -60,10 +60,18 @@ def fails(view: View) -> Iterator[LaunchFinding]:
     fix = "ask for fewer processes or name more nodes"
     if bare and view.flavor.launcher is Launcher.OPENMPI:
         each = ask.per_node or -(-(ask.total or 1) // len(hosts))
-        named = ",".join(f"{host.name}:{each}" for host in hosts)
         why += "; a host without ':' and a number takes one process"
+        total, gpus = view.command.last("total"), view.site.gpus
+        most = max(1, gpus // (view.gpus_per_process or 1)) if gpus and view.program else each
+        is_over = total is not None and ask.per_node is None and each > most
+        named = ",".join(f"{host.name}:{most if is_over else each}" for host in hosts)
         fix = f"write --host {named}"
         edits = (Replace(bare[0], ("--host", named)), *[Replace(option, ()) for option in bare[1:]])
+        if is_over and total is not None:
+            fitting = str(most * len(hosts))
+            why += f", and these hosts have {(gpus or 0) * len(hosts)} GPUs"
+            fix += f" and {_n(view)} {fitting}"
+            edits = (*edits, Replace(total, (_n(view), fitting)))
     elif hosts and ask.total is not None and (total := view.command.last("total")) is not None:
         room = min(_slots(host, view) for host in hosts)
         each = min(ask.per_node or room, room)
@@ -228,14 +236,25 @@ def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
 
 
 def given_gpus(view: View) -> Iterator[LaunchFinding]:
-    """Find `flux run -g 1 ... all_reduce_perf -g 8`: the launcher gives a process fewer GPUs."""
+    """Find `flux run -g 1 ... all_reduce_perf -g 8`: the launcher gives a process fewer GPUs.
+
+    Also find that it gives a process more. Processes of one of jsrun's resource sets share its.
+    """
     program, given = view.program, view.prediction.gpus
-    if program is None or program.gpus is None or given is None or program.gpus <= given:
+    if program is None or program.gpus is None or given is None or program.gpus == given:
+        return
+    each = view.command.last("per_set")
+    many = whole_number(each.value) or 1 if each is not None else 1
+    who = f"{many} processes of a resource set" if many > 1 else "each process"
+    has = f"{view.command.launcher.text} has {count(given * many, 'GPU')} for {who}"
+    if program.gpus < given:
+        said = f"{has}, {'of which it uses' if many == 1 else 'which use'} {program.gpus * many}"
+        yield note("idle-gpus", said, with_gpus(program, given)[0])
         return
     yield error(
         "task-gpus",
-        f"{view.command.launcher.text} has {count(given, 'GPU')} for each process, which is to use"
-        f" {program.gpus}: invalid device ordinal",
+        f"{has}, which {'is' if many == 1 else 'are'} to use {program.gpus * many}: invalid device"
+        " ordinal",
         *with_gpus(program, max(1, given)),
     )
 

@@ -208,6 +208,9 @@ def task_gpus(view: View) -> Iterator[LaunchFinding]:
         return
     number, option = seen
     processes = placement.most
+    if program.gpus < number and option.meaning in ("gpus_per_task", "tres_per_task"):
+        said = f"{option.text} asks for {number} GPUs for each task, of which it uses"
+        yield note("idle-gpus", f"{said} {program.gpus}", with_gpus(program, number)[0])
     if program.gpus > number:
         own = option in view.command.options
         if (
