@@ -393,6 +393,15 @@ START = "NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1000 commId 0x5 - In
          "before NCCL 2.24", "fe80"),
         (("NCCL INFO NET/OFI Selected provider is efa", OFI), "ofi-operation", "AWS", "Slingshot"),
         (("NCCL INFO NET/OFI Selected provider is cxi", OFI), "ofi-operation", "Slingshot", "AWS"),
+        *(
+            ((f"NCCL INFO x\n{line}", SENT.format("10.0.0.1", "b")), "connection-failed",
+             "NCCL_SOCKET_IFNAME=b0 are there", "<INTERFACE>")
+            for line in ("NCCL_SOCKET_IFNAME=b0", "- NCCL_SOCKET_IFNAME=b0",
+                         "NCCL_SOCKET_IFNAME: b0", "- NCCL_SOCKET_IFNAME: b0",
+                         "-e NCCL_SOCKET_IFNAME=b0")
+        ),
+        ((f"NCCL INFO x\nOr NCCL_SOCKET_IFNAME: b0 ?", SENT.format("10.0.0.1", "b")),
+         "connection-failed", "<INTERFACE>", "b0"),
         ((OFI,), "ofi-operation", "AWS", "Endpoints"),
         ((f"{GLIBC}(required by libnccl-net.so)",), "net-plugin-not-loaded", "older", "PATH"),
         ((f"{GLIBC[:51]}/x.so: undefined symbol: a",), "net-plugin-not-loaded", "ldd", "newer"),
