@@ -400,7 +400,7 @@ START = "NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1000 commId 0x5 - In
                          "NCCL_SOCKET_IFNAME: b0", "- NCCL_SOCKET_IFNAME: b0",
                          "-e NCCL_SOCKET_IFNAME=b0")
         ),
-        ((f"NCCL INFO x\nOr NCCL_SOCKET_IFNAME: b0 ?", SENT.format("10.0.0.1", "b")),
+        (("NCCL INFO x\nOr NCCL_SOCKET_IFNAME: b0 ?", SENT.format("10.0.0.1", "b")),
          "connection-failed", "<INTERFACE>", "b0"),
         ((OFI,), "ofi-operation", "AWS", "Endpoints"),
         ((f"{GLIBC}(required by libnccl-net.so)",), "net-plugin-not-loaded", "older", "PATH"),
