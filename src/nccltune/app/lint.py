@@ -272,6 +272,10 @@ def _has_faults(text: str) -> bool:
     return any(one.kind not in _HARMLESS for one in parse_failures(text))
 
 
+def _faults(text: str, name: str | None) -> list[LaunchFinding]:
+    return [note("faults-in-text", _FAULTS, _doctor(name))] if _has_faults(text) else []
+
+
 def _refuse_faults(text: str, path: Path) -> None:
     if _has_faults(text):
         raise NothingToCheckError(_FAULTS, where=str(path), hint=_doctor(str(path)))
@@ -455,8 +459,7 @@ def _lint_launch(
         # The line of the file has {{ }} where the command that was checked has unknown values. That
         # of a job of Azure ML has no launcher, and a configuration has no command.
         checks = [one._replace(fixed=None) for one in checks]
-    if not documents and _has_faults(rest):
-        findings.append(note("faults-in-text", _FAULTS, _doctor(name)))
+    findings += [] if documents else _faults(rest, name)
     return LintedLaunch(name, checks, findings)
 
 
