@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nccltune.app.job import launcher_flavor, read_keys
+from nccltune.doctor.evidence.parsers.failures import parse_failures
 from nccltune.formats.text.lines import encoding_of
 from nccltune.formats.topology.nvidia_smi_matrix import looks_like_matrix
 from nccltune.formats.topology.xml_tree import MAX_BYTES
@@ -214,7 +215,10 @@ def recognise(path: Path, text: str | None = None) -> LintKind:
         return _recognise_folder(path)
     text = _text_of(path) if text is None else text
     is_xml = text.lstrip("\ufeff \t\r\n").startswith("<") and _PAGE.search(text) is None
-    if is_xml or looks_like_matrix("\n".join(text.splitlines()[:50])):
+    if is_xml:
+        return LintKind.TOPOLOGY
+    if looks_like_matrix("\n".join(text.splitlines()[:50])):
+        _refuse_faults(text, path)
         return LintKind.TOPOLOGY
     is_compose = bool(compose.services_in(text)[0])
     if manifest.is_manifest(text) or is_compose or output.is_output(text):
@@ -238,6 +242,7 @@ def recognise(path: Path, text: str | None = None) -> LintKind:
     if is_script:
         return LintKind.LAUNCH
     if looks_like_matrix(text) and not stated_settings(text):
+        _refuse_faults(text, path)
         return LintKind.TOPOLOGY
     # Reading a text that only names a launcher raises the reason why no command was found.
     is_launch = _NAMES_LAUNCH.search(text) or stated_settings(text) or configurations_in(text)
@@ -245,8 +250,39 @@ def recognise(path: Path, text: str | None = None) -> LintKind:
         return LintKind.LAUNCH
     if not plain and path.suffix in (".conf", ".csv"):
         return LintKind.CONFIGURATION
+    _refuse_faults(text, path)
     what = "is empty" if not text.strip() else "is of no known kind"
     raise NothingToCheckError(what, where=str(path), hint=_KNOWN)
+
+
+_HARMLESS = (
+    "optional",
+    "no_verbs",
+    "ras",
+    "rocm_host",
+    "stray_command",
+    "gloo_loopback",
+    "warning",
+)
+_FAULTS = "lines of the text state failures, which lint does not check"
+
+
+def _has_faults(text: str) -> bool:
+    return any(one.kind not in _HARMLESS for one in parse_failures(text))
+
+
+def _faults(text: str, name: str | None) -> list[LaunchFinding]:
+    return [note("faults-in-text", _FAULTS, _doctor(name))] if _has_faults(text) else []
+
+
+def _refuse_faults(text: str, path: Path) -> None:
+    if _has_faults(text):
+        raise NothingToCheckError(_FAULTS, where=str(path), hint=_doctor(str(path)))
+
+
+def _doctor(name: str | None) -> str:
+    named = "-" if name in (None, "standard input") else shlex.quote(str(name))
+    return f"look for the cause: nccltune doctor {named}"
 
 
 def _recognise_folder(path: Path) -> LintKind:
@@ -422,6 +458,7 @@ def _lint_launch(
         # The line of the file has {{ }} where the command that was checked has unknown values. That
         # of a job of Azure ML has no launcher, and a configuration has no command.
         checks = [one._replace(fixed=None) for one in checks]
+    findings += [] if documents else _faults(rest, name)
     return LintedLaunch(name, checks, findings)
 
 

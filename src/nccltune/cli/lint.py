@@ -159,6 +159,7 @@ def _show_issue(out: Console, where: str, issue: LintIssue | Issue) -> None:
 def _show_launch(out: Console, launch: LintedLaunch, *, named: bool) -> None:
     if named and launch.source is not None:
         out.print(styled((launch.source, "bold")), soft_wrap=True)
+    is_ok = not launch.is_bad and all(one.id != "faults-in-text" for one in launch.findings)
     alike: dict[str, list[LaunchCheck]] = {}
     for verdict in launch.commands:
         of_file = verdict.command.text.endswith(" SCRIPT") or verdict.service
@@ -171,7 +172,7 @@ def _show_launch(out: Console, launch: LintedLaunch, *, named: bool) -> None:
         if len(launch.commands) > 1 and file and verdict.command.text.endswith(" SCRIPT"):
             hanging(out, ("config   ", "bold"), _INDENT, file.value)
         more = f", the same for {len(same) + 1} commands" if same else ""
-        _show_command(out, verdict, more, is_ok=not launch.is_bad)
+        _show_command(out, verdict, more, is_ok=is_ok)
     for finding in launch.findings:
         _show_finding(out, finding, "")
     if not launch.commands and not launch.findings:

@@ -175,12 +175,27 @@ def test_standard_input_is_decoded_as_a_file(data: bytes, monkeypatch: pytest.Mo
     assert [one.is_wrong for one in launch.commands] == [False]
 
 
+FAULT = b"n1:1:1 [0] x.cc:9 NCCL WARN Connect to 10.0.0.5<9> failed : Connection refused\n"
+
+
+@pytest.mark.parametrize(("below", "notes"), [(FAULT, ["faults-in-text"]), (b"it runs well\n", [])])
+def test_faults_below_a_command_are_for_the_doctor(
+    tmp_path: Path, below: bytes, notes: list[str]
+) -> None:
+    path = written(tmp_path, "post.txt", b"$ mpirun -np 8 ./all_reduce_perf -g 1\n" + below)
+    (launch,) = lint(LintRequest([str(path)])).launches
+    assert [one.id for one in launch.findings] == notes
+    assert all(one.fix == f"look for the cause: nccltune doctor {path}" for one in launch.findings)
+
+
 @pytest.mark.parametrize(
     ("data", "says"),
     [
         (b"allreduce,0,1024,ring,ll,1,1,8\n", "is a configuration"),
         (b"\0\1\2", "is a binary file"),
         (b"Some words.\n", "is of no known kind"),
+        (b"\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\t X\n" + FAULT, "state failures"),
+        (FAULT, "state failures"),
         (b"", "is empty"),
     ],
 )

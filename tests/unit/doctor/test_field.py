@@ -15,7 +15,7 @@ from nccltune.doctor.rulebase import rule_base
 
 FIELD = Path(__file__).parents[2] / "data" / "field" / "doctor.toml"
 RIGHT = [
-    ("log-07-gdr-off-in-a-pasted-log", "gdr-unused", "[receive] via NET/IB/0"),
+    ("log-07-gdr-off-in-a-pasted-log", "gdr-disabled", "[receive] via NET/IB/0"),
     ("log-07-gdr-off-in-a-pasted-log", "gdr-disabled", "Disabled for HCA 1 'mlx5_1'"),
     ("log-08-init-never-completes", "init-incomplete", "ranks 1, 3, 5, 7 (inf-a, inf-b)"),
     ("log-09-ras-socket-in-use", "ras-socket", ""),

@@ -393,6 +393,26 @@ START = "NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1000 commId 0x5 - In
          "before NCCL 2.24", "fe80"),
         (("NCCL INFO NET/OFI Selected provider is efa", OFI), "ofi-operation", "AWS", "Slingshot"),
         (("NCCL INFO NET/OFI Selected provider is cxi", OFI), "ofi-operation", "Slingshot", "AWS"),
+        *(
+            ((f"NCCL INFO x\n{line}", SENT.format("10.0.0.1", "b")), "connection-failed",
+             "NCCL_SOCKET_IFNAME=b0 are there", "<INTERFACE>")
+            for line in ("NCCL_SOCKET_IFNAME=b0", "- NCCL_SOCKET_IFNAME=b0",
+                         "NCCL_SOCKET_IFNAME: b0", "- NCCL_SOCKET_IFNAME: b0",
+                         "-e NCCL_SOCKET_IFNAME=b0")
+        ),
+        (("NCCL INFO x\nOr NCCL_SOCKET_IFNAME: b0 ?", SENT.format("10.0.0.1", "b")),
+         "connection-failed", "<INTERFACE>", "b0"),
+        (("NCCL INFO x\nPrimary job  terminated normally, but 1 process returned",),
+         "launcher-failed", "This is an effect", "first line"),
+        (("NCCL INFO x\nThere are not enough slots available in the system",),
+         "launcher-failed", "first line", "an effect"),
+        *(
+            (("NCCL INFO x\nOur job hangs after the start, without an error.",
+              f"NCCL INFO comm 0x1 rank 0 nRanks 2 nNodes {nodes} localRanks 2 localRank 0 MNNVL 0",
+              f"{START[:-10]}Init COMPLETE"), "hang-described", said, unsaid)
+            for nodes, said, unsaid in ((1, "the first call on one", "Between nodes"),
+                                        (2, "Between nodes", "NCCL_SOCKET_IFNAME="))
+        ),
         ((OFI,), "ofi-operation", "AWS", "Endpoints"),
         ((f"{GLIBC}(required by libnccl-net.so)",), "net-plugin-not-loaded", "older", "PATH"),
         ((f"{GLIBC[:51]}/x.so: undefined symbol: a",), "net-plugin-not-loaded", "ldd", "newer"),

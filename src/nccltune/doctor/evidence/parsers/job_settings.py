@@ -18,7 +18,9 @@ _ASSIGNED = re.compile(
 _TWO_WORDS = re.compile(r"-g?env\s+(?P<name>[A-Z][A-Z0-9_]{2,80})\s+(?P<value>[^\s=]+)")
 _YAML_NAME = re.compile(r"^\s*(?:-\s+)?name:\s*['\"]?(?P<name>[A-Z][A-Z0-9_]{2,80})['\"]?\s*$")
 _YAML_VALUE = re.compile(r"^\s*(?:-\s+)?value:(?P<value>.*)$")
-_YAML_ENTRY = re.compile(r"^\s*['\"]?(?P<name>[A-Z][A-Z0-9_]{2,80})['\"]?:\s(?P<value>.*\S)")
+_YAML_ENTRY = re.compile(
+    r"^\s*(?:-\s+)?['\"]?(?P<name>[A-Z][A-Z0-9_]{2,80})['\"]?:\s(?P<value>.*\S)"
+)
 
 
 def parse_job_settings(text: str, kept: Callable[[str], bool]) -> list[SettingLine]:
@@ -70,7 +72,7 @@ _POSTED = re.compile(
     r"|(?i:launch\w*|command\w*|cmd|env\w*|run|script|master|worker|head|node)(?: \w{1,9})?: +)*(?:"
     rf"(?:export|declare -x|setenv|ENV|ARG) +{_NAMED}[= ]"
     rf"|(?:{_NAMED}=\S* +)+{_COMMAND}(?:\s|$)"
-    rf"|{_NAMED}=\S*;?$|['\"]{_NAMED}['\"] ?: ['\"][^'\"]*['\"],?\s*$"
+    rf"|{_NAMED}(?:=|: )\S*;?$|['\"]{_NAMED}['\"] ?: ['\"][^'\"]*['\"],?\s*$"
     rf"|[^\n]{{0,2000}}(?: |^)(?:-x|-e|--env|-genv?|--genv)[ =]{_NAMED}[= ]"
     r"|os\.environ\b|[^\n]{0,2000} --export=)"
 )
@@ -90,7 +92,7 @@ def parse_posted_settings(text: str, kept: Callable[[str], bool]) -> list[Settin
     mention one, nor from NCCL's log."""
     found: list[SettingLine] = []
     for number, line in lines_of(text):
-        if not any(sign in line for sign in ("=", "setenv ", "ENV ", '":', "':")):
+        if not any(sign in line for sign in ("=", "setenv ", "ENV ", ": ")):
             continue
         if any(word in line for word in _LOGGED) or not _POSTED.match(line):
             continue
