@@ -170,9 +170,9 @@ def test_analyze_says_where_a_limited_run_is_the_fastest(
     assert run(["analyze", str(study)]) in (0, 1)
     shown = " ".join(capsys.readouterr().out.split())
     assert (
-        "with NCCL_ALGO=NVLS, NCCL_ALGO=Ring: the fastest at 64 KiB to 256 KiB (by up to" in shown
+        "NCCL_ALGO=NVLS, NCCL_ALGO=Ring, NCCL_ALGO=Tree: fastest NCCL_ALGO=Tree at 64 KiB" in shown
     )
-    assert "NCCL_ALGO=Tree: the fastest at no size" in shown
+    assert ", fastest NCCL_ALGO=NVLS at 1 MiB to 4 MiB (by up to 1.19x); protocol chosen" in shown
 
 
 SECTION = "| size | time (us) |\n|---|---|\n"
