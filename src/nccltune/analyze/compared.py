@@ -229,7 +229,9 @@ def _text(items: Sequence[ConditionAnalysis], found: Compared, claim: bool) -> s
     low, high = found.choices
     choices = count(high, "choice") if low == high else f"{low} to {high} choices"
     if not found.has_default:
-        return f"{choices} a size with each other; the default was not measured"
+        fastest = _fastest_words(_times(items[0]))
+        words = f"{choices} a size with each other" + f": {fastest}" * bool(fastest)
+        return f"{words}; the default was not measured"
     measured = found.sizes + len(found.alone)
     sizes = f"{found.sizes} of {measured}" if found.alone else str(found.sizes)
     text = f"with {choices} at {sizes} sizes, "
@@ -243,33 +245,50 @@ def _text(items: Sequence[ConditionAnalysis], found: Compared, claim: bool) -> s
 
 
 def _beside(items: _Items, groups: Sequence[_Items]) -> str:
-    """Return where a run limited to an algorithm or protocol is the fastest of such runs."""
+    """Return which runs are the fastest where some are limited to an algorithm or protocol."""
     own = items[0].condition.for_tuner
-    others: dict[str, dict[int, float]] = {
-        group[0].condition.limits or choice_label(curve.choice): {
+    times: dict[str, dict[int, float]] = {}
+    for group in groups:
+        if msgspec.structs.replace(group[0].condition.for_tuner, limits=own.limits) == own:
+            times |= _times(group[0])
+    if own.limits is None or len(times) < 2:
+        return ""
+    names = ", ".join(times) if len(times) < _MANY else f"{len(times)} runs"
+    fastest = _fastest_words(times) or "nothing, no two have a common size"
+    return f"{names}: {fastest}; {rest_of(own.limits)}, so none of it is a rule"
+
+
+def _times(item: ConditionAnalysis) -> dict[str, dict[int, float]]:
+    return {
+        item.condition.limits or choice_label(curve.choice): {
             point.bytes: point.time_us for point in curve.points
         }
-        for group in groups
-        for curve in group[0].curves
-        if msgspec.structs.replace(group[0].condition.for_tuner, limits=own.limits) == own
+        for curve in item.curves
     }
-    if own.limits is None or len(others) < 2:
-        return ""
-    sizes = size_form(items[0].sizes)
-    best = [
-        " to ".join(dict.fromkeys((sizes(found.low_bytes), sizes(found.high_bytes))))
-        + (f" (by up to {found.most:.2f}x)" if len(found.names) == 1 else "")
-        for found in fastest_ranges(others)
-        if own.limits in found.names
-    ]
-    names = [name for name in others if name != own.limits]
-    rest = ", ".join(names) if len(names) < _MANY else f"{len(names)} others"
-    where = f"the fastest at {', '.join(best)}" if best else "the fastest at no size"
-    if not any(
-        others[own.limits].keys() & x.keys() for name, x in others.items() if name != own.limits
-    ):
-        where = "at no size of both"
-    return f"with {rest}: {where}; {rest_of(own.limits)}, so none of it is a rule"
+
+
+def _fastest_words(times: Mapping[str, Mapping[int, float]]) -> str:
+    """Return which of some runs are the fastest at which sizes, and by how much at most."""
+    found = fastest_ranges(times)
+    form = size_form(size for own in times.values() for size in own)
+    by_names: dict[tuple[str, ...], list[FastestRange]] = {}
+    for item in found:
+        by_names.setdefault(item.names, []).append(item)
+    words = []
+    for names, ranges in by_names.items():
+        where = ", ".join(
+            " to ".join(dict.fromkeys((form(own.low_bytes), form(own.high_bytes))))
+            for own in ranges
+        )
+        if len(found) > _MANY:
+            where = f"{count(len(ranges), 'range')} of sizes"
+        most = max(own.most for own in ranges)
+        if len(names) == len(times):
+            words.append(f"as fast as each other at {where}")
+        else:
+            least = f" (by up to {most:.2f}x)" if len(names) == 1 else ""
+            words.append(f"fastest {' and '.join(names)} at {where}{least}")
+    return ", ".join(words)
 
 
 def _fastest(items: Sequence[ConditionAnalysis]) -> str | None:

@@ -268,6 +268,7 @@ def _subject(runs: Sequence[MeasuredRun]) -> Subject:
 
     settings = set.intersection(*(set(item.settings.items()) for item in facts))
     conditions = {item.conditions for item in facts}
+    each = {item.gpus_per_process for item in facts}
     commanded = [set(item.commanded) for item in facts if item.commanded is not None]
     every = PlatformFacts(
         gpu=same("gpu"),
@@ -277,6 +278,7 @@ def _subject(runs: Sequence[MeasuredRun]) -> Subject:
         driver=same("driver"),
         network=same("network"),
         replay=same("replay"),
+        gpus_per_process=each.pop() if len(each) == 1 else None,
         settings=dict(settings),
         settings_by=same("settings_by"),
         conditions=conditions.pop() if len(conditions) == 1 else None,

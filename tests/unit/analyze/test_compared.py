@@ -62,7 +62,8 @@ def test_the_choices_are_those_of_one_size() -> None:
     high = {"ring/simple": 50.0, "tree/simple": 40.0, "tree/ll": 90.0}
     rows = dict(zip(SIZES, [low, middle, high], strict=False))
     assert texts(measure(rows, rows.__getitem__, rounds=1)) == [
-        "2 to 3 choices a size with each other; the default was not measured"
+        "2 to 3 choices a size with each other: fastest tree/ll at 1 MiB (by up to 1.11x), "
+        "fastest tree/simple at 4 MiB (by up to 1.25x); the default was not measured"
     ]
     both = measure(rows, lambda size: {"default": 45.0, **rows[size]}, rounds=1, twice=False)
     assert texts(both) == [
@@ -168,7 +169,10 @@ def test_a_collective_without_a_tuner_lacks_nothing() -> None:
 
 def test_choices_without_the_default_are_compared_with_each_other() -> None:
     samples = measure(SIZES, lambda size: {"ring/ll": size / 1e5, "tree/ll": size / 9e4})
-    assert texts(samples) == ["2 choices a size with each other; the default was not measured"]
+    assert texts(samples) == [
+        "2 choices a size with each other: fastest ring/ll at 1 MiB to 8 MiB (by up to 1.11x); "
+        "the default was not measured"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -191,14 +195,19 @@ def test_one_choice_without_the_default_is_compared_with_nothing(choice: str, sa
         (
             {"default": 2.0},
             "no whole choice was measured beside the default, so no rule can be found",
-            "with default: the fastest at 1 MiB to 8 MiB (by up to 2.00x)",
+            "default, NCCL_ALGO=NVLS: fastest NCCL_ALGO=NVLS at 1 MiB to 8 MiB (by up to 2.00x)",
         ),
         (
             {"ring/ll": 4.0, "tree/ll": 0.5},
-            "2 choices a size with each other; the default was not measured",
-            "with ring/ll, tree/ll: the fastest at no size",
+            "2 choices a size with each other: fastest tree/ll at 1 MiB to 8 MiB (by up to 8.00x); "
+            "the default was not measured",
+            "ring/ll, tree/ll, NCCL_ALGO=NVLS: fastest tree/ll at 1 MiB to 8 MiB (by up to 2.00x)",
         ),
-        ({"ring/ll": 4.0}, "with nothing: the default was not measured", "with ring/ll: the fast"),
+        (
+            {"ring/ll": 4.0},
+            "with nothing: the default was not measured",
+            "ring/ll, NCCL_ALGO=NVLS: f",
+        ),
     ],
 )
 def test_a_run_limited_to_an_algorithm_is_compared_with_what_was_measured(

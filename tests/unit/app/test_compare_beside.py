@@ -170,9 +170,9 @@ def test_analyze_says_where_a_limited_run_is_the_fastest(
     assert run(["analyze", str(study)]) in (0, 1)
     shown = " ".join(capsys.readouterr().out.split())
     assert (
-        "with NCCL_ALGO=NVLS, NCCL_ALGO=Ring: the fastest at 64 KiB to 256 KiB (by up to" in shown
+        "NCCL_ALGO=NVLS, NCCL_ALGO=Ring, NCCL_ALGO=Tree: fastest NCCL_ALGO=Tree at 64 KiB" in shown
     )
-    assert "NCCL_ALGO=Tree: the fastest at no size" in shown
+    assert ", fastest NCCL_ALGO=NVLS at 1 MiB to 4 MiB (by up to 1.19x); protocol chosen" in shown
 
 
 SECTION = "| size | time (us) |\n|---|---|\n"
@@ -227,6 +227,33 @@ def test_runs_of_other_gpus_are_no_rounds(
     assert "rounds of one state" not in shown
 
 
+@pytest.mark.parametrize(
+    ("each", "apart"),
+    [
+        (((1, "8"), (8, "1")), True),
+        (((1, "4 -t 2"), (1, "8")), False),
+        (((4, "2"), (4, "2")), False),
+    ],
+)
+def test_runs_of_other_launches_are_no_rounds(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    each: tuple[tuple[int, str], ...],
+    apart: bool,
+) -> None:
+    text = "".join(
+        f"$ mpirun -np {processes} ./all_reduce_perf -b 64K -e 256K -g {gpus}\n"
+        + SECTION
+        + "".join(f"| {size} | {own[at]} |\n" for size, own in TIMES.items())
+        for at, (processes, gpus) in enumerate(each)
+    )
+    (path := tmp_path / "launches.md").write_text(text, encoding="utf-8")
+    run(["analyze", str(path), "--nodes", "1"])
+    shown = capsys.readouterr().out
+    assert ("differs    GPUs of a process: 8 first, 1 second" in shown) is apart
+    assert shown.startswith("platform") is not apart
+
+
 def test_sides_that_differ_in_one_setting_are_named_by_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -239,7 +266,7 @@ def test_sides_that_differ_in_one_setting_are_named_by_it(
     )
     path = tmp_path / "ece.md"
     path.write_text(text, encoding="utf-8")
-    run(["analyze", str(path), "--ranks", "8", "--nodes", "1"])
+    run(["analyze", str(path), "--nodes", "1"])
     shown = " ".join(capsys.readouterr().out.split())
     assert "NCCL_IB_ECE_ENABLE=0 is 2.00x faster than without NCCL_IB_ECE_ENABLE" in shown
 

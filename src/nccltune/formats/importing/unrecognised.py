@@ -65,6 +65,10 @@ _APART = (
 )
 _REBUILD = "build it again (make clean; make MPI=1) and start it with mpirun or srun"
 _LABELS = re.compile(r"size\s+count\s+type\s+(?:redop|root|time)")
+_COMM = re.compile(
+    r"(?i)[nr]ccl|all_?-?(?:reduce|gather|to)|send_?recv|p2p|rdma|bandwidth|g(?:bp?|b/|ib/)s"
+    r"|bw(?![a-z])|(?<![a-z])(?:node|host|rank|pair|peer|collective)s?(?![a-z])"
+)
 _LOG = re.compile(r"[\w./-]{1,80}\.(?:log|out|txt|err|json)", re.IGNORECASE)
 _PAIRED_SIZE = re.compile(r"\b((?!world|batch|group)[a-z]+[_ ]size) ?[:=] ?\d", re.IGNORECASE)
 _VALUE = re.compile(r":\s*-?\d+(?:\.\d+)?\s*(?:[|,]|$)")
@@ -565,12 +569,11 @@ def _of_json(text: str) -> FileDescription | None:
     best = max(tables, key=lambda table: (bool(table.measured), table.sized, bool(_summed(table))))
     what = f"is JSON, with objects of the keys {best.listed}: "
     if not best.measured or not best.sized:
-        what += "none has the size and the time of a call" + _summed(best)
+        what += "none has the size and the time of a call"
+        what += _summed(best) * bool(_COMM.search(text))
         return FileDescription(what, KNOWN, best.line)
-    missing = "which one is the time of a call is not known"
-    return FileDescription(
-        what + missing, "name it 'time_us', and the size 'size_bytes'", best.line
-    )
+    what += "which one is the time of a call is not known"
+    return FileDescription(what, "name it 'time_us', and the size 'size_bytes'", best.line)
 
 
 def _objects(value: object, depth: int) -> Iterator[tuple[list[str], list[list[str]]]]:

@@ -125,6 +125,8 @@ class NcclTestsRun:
         self.command = command
         if command is not None:
             self.options = numbers_of(command.arguments)
+            if self.gpus_per_process is None and "g" in self.options:
+                self.gpus_per_process = self.options["g"] * self.options.get("t", 1) or None
             self.preloaded = command.preloaded
 
     @property

@@ -334,6 +334,8 @@ def test_a_table_without_sizes_is_summed_up(text: str, words: str) -> None:
         "|Rows|algbw_gbps|busbw_gbps|\n|1|8|4|\n|9|20|10|\n",
         "|Rows|NCCL (us)|Ours (us)|\n|1|8.4|n/a|\n|9|20|19|\n",
         "|Rows|min (us)|speedup (us)|\n|1|8.4|4.2|\n|9|20|19|\n",
+        '[{"batch": 1, "latency_ms": 10.1}, {"batch": 8, "latency_ms": 14},'
+        ' {"batch": 9, "latency_ms": 20}]',
     ],
 )
 def test_a_table_of_other_columns_is_not_summed_up(text: str) -> None:
