@@ -317,7 +317,7 @@ def _counters(evidence: NodeEvidence, facts: Facts) -> None:
     ]
     # A collector reads each counter of a node, and many are above 0 on every healthy node.
     if once and not evidence.live and not evidence.has_index:
-        once.sort(key=lambda one: -one.value)
+        once.sort(key=lambda one: -(one.value or 0))
         facts.add(COUNTERS_ONCE, once, "the files with counters")
 
 
