@@ -564,6 +564,14 @@ def test_a_table_whose_title_has_the_unit_is_read(tmp_path: Path) -> None:
         ("# B (NCCL_ALGO=Ring, NCCL_PROTO=LL)", "ring/ll"),
         ("// Ring", "NCCL_ALGO=Ring"),
         ("**NVLSTree**", "nvls_tree/simple"),
+        *(
+            (title, "NCCL_ALGO=Ring")
+            for title in ("**RING:**", "**RING :**", "**Ring**", "## NCCL Ring -", "## Ring :")
+        ),
+        *((title, "NCCL_ALGO=Ring") for title in ("Ring:", "Ring :", "NCCL Ring", "NCCL Ring -")),
+        ("[Ring + LL]", "ring/ll"),
+        ("Ring bus:", "default"),
+        ("Ring or tree:", "default"),
         ("# with Ring + LL algorithm:", "ring/ll"),
         ("// default", "default"),
         ("## Ring of friends", "default"),
