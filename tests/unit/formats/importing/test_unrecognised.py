@@ -7,7 +7,8 @@ import pytest
 
 from nccltune.formats.importing.detect import kind_of
 from nccltune.formats.importing.inputs import find_inputs, read_inputs
-from nccltune.formats.importing.unrecognised import describe, describe_averages
+from nccltune.formats.importing.posted_values import describe_averages
+from nccltune.formats.importing.unrecognised import describe
 from nccltune.formats.reading.context import ReadOptions
 from nccltune.formats.reading.file_report import FileKind
 from nccltune.model.errors import InputError
@@ -173,6 +174,7 @@ def test_other_benchmarks_are_named(text: str, program: str) -> None:
     ) as caught:
         kind_of(text.encode())
     assert program in str(caught.value)
+    assert "workload show" not in (caught.value.hint or "")  # which does not read it either
 
 
 def test_another_benchmark_beside_nccl_tests_is_left_alone() -> None:
