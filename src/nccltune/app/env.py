@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-from nccltune.app.tune import verify_command
+from nccltune.app.tune import too_old, verify_command
 from nccltune.formats.tuner_config.csv_rules import RuleFile, config_hash, read_rules
 from nccltune.formats.tuner_config.joined import NamedRules, joined_rules
 from nccltune.formats.tuner_config.nccl_conf import read_conf
@@ -164,6 +164,8 @@ def doubts(read: RuleFile, config: Path) -> list[str]:
     found = []
     with contextlib.suppress(StudyError):
         found += study.read_json(study.tuning_path, Tuning).wrong
+    if update := too_old(read.header.get("nccl")):
+        return [*found, update]
     unmarked = sum(item.state is None for item in read.rules)
     if unmarked and (unmarked < len(read.rules) or not read.header):
         found.append(

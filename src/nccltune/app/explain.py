@@ -8,13 +8,20 @@ from typing import NamedTuple
 
 import msgspec
 
+from nccltune.analyze.default_runs import is_before
 from nccltune.app.importing import StatedFacts, studied
 from nccltune.app.nccl_model import why_default
 from nccltune.app.study import open_study
 from nccltune.app.tune import save_tuning, tune_study
 from nccltune.formats.importing.detect import HEAD_BYTES, kind_of
 from nccltune.formats.importing.inputs import READERS
-from nccltune.formats.tuner_config.csv_rules import FileRule, foreign_rules, read_rules
+from nccltune.formats.tuner_config.csv_rules import (
+    COLUMNS,
+    LEAST_COLUMNS,
+    FileRule,
+    foreign_rules,
+    read_rules,
+)
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError, StudyError
 from nccltune.model.rule import Rule
@@ -72,13 +79,20 @@ def explain_config(request: ExplainRequest) -> list[ExplainResult]:
             return explain_config(request._replace(config=opened.study.path))
     path, rules, header = _read(config, is_ours=tuner is None)
     low, high = request.sizes
+    version = request.nccl_version or header.get("nccl") or NEWEST_KNOWN
+    if is_before(version, (2, 21)):
+        raise InputError(
+            f"NCCL {version} is older than any that explain can play, 2.21 or newer",
+            where="‹nccl_version›" if request.nccl_version else str(path),
+            hint=f"what a newer one would get: ‹nccl_version› {NEWEST_KNOWN}",
+        )
     plain = [item.rule for item in rules]
     sizes = sizes_to_ask(plain, low, high, octave=1 if tuner is None else _FOREIGN_OCTAVE)
     found = [
         explain(
             tuner or tuner_path(),
             path,
-            nccl_version=request.nccl_version or header.get("nccl") or NEWEST_KNOWN,
+            nccl_version=version,
             scale=scale,
             collectives=_collectives(request.collectives, rules),
             sizes=sizes,
@@ -160,7 +174,7 @@ def _read(
             raise InputError(
                 f"is a configuration of {foreign[0]}, not of a plugin that reads CSV",
                 where=f"{path}:{foreign[1]}",
-                hint="run a job with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING: its log has it",
+                hint=f"a CSV row has {','.join(COLUMNS[:LEAST_COLUMNS])}",
             )
         whole = file_issue(text, str(path))
         raise InputError(

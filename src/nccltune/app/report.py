@@ -14,7 +14,7 @@ from nccltune.app.compare import read_runs
 from nccltune.app.compare_reference import ReferenceRequest, compare_with_reference
 from nccltune.app.reproduce import measure_again
 from nccltune.app.study import OpenStudy, open_study, saving
-from nccltune.app.tune import tune_study, verify_command, worth_to
+from nccltune.app.tune import too_old, tune_study, verify_command, worth_to
 from nccltune.app.workload import WorkloadSummary, show_workload
 from nccltune.doctor.result import Examination
 from nccltune.formats.reading.context import ReadOptions
@@ -81,6 +81,8 @@ def _parts(path: Path) -> ReportParts:
     opened = open_study(path, curves=True)
     study = opened.study
     tuning, written, warnings = _tuning(opened)
+    if tuning.rules and (update := too_old(tuning.nccl_version)):
+        warnings.append(update)
     proof = read_proof(study)
     if proof is not None and not _is_of_config(study, proof):
         warnings.append(
@@ -238,13 +240,14 @@ def commands(opened: OpenStudy, tuning: Tuning, *, written: bool, proven: bool) 
     options = _options(tuning.options, TuneOptions())
     search = " ".join(["nccltune tune", path, *options])
     first = "" if written else f"{search} && "
+    deploys = tuning.rules and not too_old(tuning.nccl_version)
     again = measure_again(opened.study, opened.samples, options, proven=proven)
     return Commands(
         reproduce=again.command,
         reproduce_note=again.note,
         rebuild=f"{search} && nccltune report {path}",
-        deploy=f"{first}nccltune env {path}" if tuning.rules else None,
-        prove=first + verify_command(opened.study, tuning) if tuning.rules and not proven else None,
+        deploy=f"{first}nccltune env {path}" if deploys else None,
+        prove=first + verify_command(opened.study, tuning) if deploys and not proven else None,
     )
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from nccltune.analyze.default_runs import is_before
 from nccltune.analyze.timings import SortedSamples
 from nccltune.app.analyze import stored_analysis
 from nccltune.app.importing import StatedFacts, studied
@@ -178,6 +179,16 @@ def verify_command(study: Study, tuning: Tuning) -> str:
         if any(item.state is not RuleState.PROVEN for item in group.rules)
     ]
     return " && ".join(f"{command} -- {program}" for program in dict.fromkeys(programs)) or command
+
+
+def too_old(nccl: str | None) -> str:
+    """Return what to do if the NCCL of the measurement cannot load rules; empty if it can."""
+    if not is_before(nccl, (2, 21)):
+        return ""
+    return (
+        "update NCCL and repeat the measurement: these rules can only be loaded by NCCL 2.21 or"
+        f" newer, and were measured with {nccl}"
+    )
 
 
 def _nccl_tests(group: TunedGroup) -> str:

@@ -17,7 +17,7 @@ from nccltune.model.sizes import format_bytes
 from nccltune.study.files import Study
 
 _FLAGS_SHOWN = 12
-UPDATE_FIRST = "next: update NCCL: choices can be forced since 2.5, tuner plugins loaded since 2.19"
+UPDATE_FIRST = "next: update NCCL: choices can be forced since 2.5, rules loaded since 2.21"
 
 
 def show(result: Imported, study: Path, again: str, *, dry_run: bool) -> None:

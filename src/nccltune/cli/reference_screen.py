@@ -110,7 +110,11 @@ def _wrong(test: PlacedTest) -> str:
 
 
 def _asked(test: PlacedTest) -> str:
-    return listed([_ASKED[name] for name in test.asked])
+    asked = _ASKED
+    if "AMD" in (test.system.gpu or "").upper().split():
+        only = "the reference set has NVIDIA GPUs only"
+        asked = _ASKED | {"gpu": f"a system with {test.system.gpu} ({only})"}
+    return listed([asked[name] for name in test.asked])
 
 
 def _show_systems(test: PlacedTest, placement: Placement, out: Console) -> None:

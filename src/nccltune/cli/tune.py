@@ -100,7 +100,7 @@ def show_result(
 def next_after_tune(found: SavedTuning, study: Path, stated: StatedFacts | None = None) -> None:
     """Print the next step: prove the rules, find a cause, measure choices, or read the report."""
     from nccltune.analyze.default_runs import is_before
-    from nccltune.app.tune import verify_command
+    from nccltune.app.tune import too_old, verify_command
     from nccltune.cli.import_screen import UPDATE_FIRST, next_of_cause
     from nccltune.study.files import Study
 
@@ -114,6 +114,9 @@ def next_after_tune(found: SavedTuning, study: Path, stated: StatedFacts | None 
         hosts = "" if nodes == 1 else f" --launcher NAME --nodes {nodes or 'N'}"
         gpus = ranks // nodes if nodes else 0
         hint(f"next: nccltune auto {jobs}{hosts} --gpus {gpus or 'M'} -o NEW")
+        return
+    if ruled and (update := too_old(tuning.nccl_version)):
+        hint(f"next: {update}")
         return
     is_unwanted = tuning.worth is not None and tuning.worth.whole.advised_against
     if not is_unwanted and states - {RuleState.PROVEN}:

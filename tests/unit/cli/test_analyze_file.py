@@ -348,3 +348,4 @@ def test_rules_of_another_tuner_are_not_explained(cli: Cli, inside: Path) -> Non
     (inside / "tuner.csv").write_text(rows)
     err = cli("explain", "tuner.csv", code=2).err
     assert "tuner.csv:2: is a configuration of NCCLX's tuner" in err
+    assert "hint:  a CSV row has collective,minBytes" in err

@@ -68,6 +68,25 @@ def test_without_the_nic_rate_nothing_is_judged_and_it_is_asked_for(cli: Cli) ->
 
 
 @pytest.mark.parametrize(
+    ("gpu", "needed"),
+    [
+        ("AMD Radeon Graphics", "a system with AMD Radeon Graphics (the reference set has NVIDIA"),
+        (
+            "NVIDIA Graphics Device",
+            "--gpu NAME, such as H100 (the log does not show the GPU model)",
+        ),
+    ],
+)
+def test_a_gpu_without_a_model_is_asked_for_unless_no_system_has_it(
+    gpu: str, needed: str, tmp_path: Path, cli: Cli
+) -> None:
+    text = nccl_tests_log(["a", "b"], {1 << 30: (9e5, 9e5)})
+    file = tmp_path / "run.log"
+    file.write_text(text.replace("NVIDIA H100 80GB HBM3", gpu), encoding="utf-8")
+    assert f"needed     {needed}" in cli("compare", file, code=2).out
+
+
+@pytest.mark.parametrize(
     ("collective", "bytes_", "asked"),
     [
         (Collective.ALLREDUCE, 8, False),

@@ -85,6 +85,30 @@ def test_a_posted_table_is_explained_by_the_rules_found_in_it(tmp_path: Path, cl
     assert re.search(r"1.00 KiB - 4.00 MiB +tree/ll", out)
 
 
+@pytest.mark.parametrize(
+    ("nccl", "old"), [("2.18.3", True), ("2.20.5", True), ("2.21.5", False), ("2.28.9", False)]
+)
+def test_rules_that_their_nccl_cannot_load_are_measured_again(
+    nccl: str, old: bool, tmp_path: Path, cli: Cli
+) -> None:
+    study = study_at(tmp_path / "x")
+    platform = msgspec.structs.replace(study.platform(), nccl_version=nccl)
+    study.write_json(study.platform_path, platform)
+    again = f"can only be loaded by NCCL 2.21 or newer, and were measured with {nccl}"
+    tuned = cli("tune", study.path).err
+    assert (again in tuned, "nccltune verify" in tuned or "nccltune report" in tuned) == (
+        old,
+        not old,
+    )
+    deployed = cli("env", study.path, "--plugin", "/p/tuner.so").err
+    reported = cli("report", study.path).err
+    assert (again in deployed, again in reported) == (old, old)
+    assert ("nccltune env" in reported or "nccltune verify" in reported) is not old
+    explained = cli("explain", study.path, code=2 if old else 0).err
+    assert ("tuner.conf: NCCL " in explained) is old
+    assert "--nccl:" not in explained
+
+
 def test_explain_names_rules_that_never_run(tmp_path: Path, cli: Cli) -> None:
     path = tmp_path / "tuner.conf"
     rows = ("allreduce,0,9,nvls,ll", "allreduce,9,99,ring,ll", "allgather,0,9,tree,ll")

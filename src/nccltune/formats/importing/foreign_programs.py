@@ -51,7 +51,7 @@ _ROWS: tuple[tuple[str, str, str, str], ...] = (
      r"#\s+size\s+count\s+time\s+algbw\s+busbw\s|\bmscclpp-test", _NEEDED),
     ("the communication log of DeepSpeed", "collectives of a training run, timed by DeepSpeed",
      r"\bComm\. Op\s+Message Size\b",
-     f"{_NEEDED}; what a job sends, from a trace or NCCL's log: nccltune workload show"),
+     f"{_NEEDED}; what a job sends is read from a trace or NCCL's log of it, not from this file"),
     ("nvbandwidth", "copies between GPUs, no collective",
      r"\bnvbandwidth Version|\bmemcpy (?:CE|SM) [CG]PU\(row\)", _NEEDED),
     ("CUDA's p2pBandwidthLatencyTest", "copies between GPUs, no collective",

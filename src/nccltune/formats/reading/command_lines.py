@@ -163,11 +163,12 @@ _NAMED_PAIR = re.compile(
     r"(?P<proto>LL128|LL|Simple)|(?<=forced )(?P<only>LL128|LL|Simple))(?![\w/])",
     re.IGNORECASE,
 )
-# A line with nothing but an algorithm, such as `// Tree` or `**Ring + LL**`, is a title, too.
+# A line with nothing but an algorithm, such as `// Tree` or `**Ring + LL:**`, is a title, too.
 _ONLY_CHOICE = re.compile(
-    r"(?:#{1,6}|//|\*\*|={2,}|-{1,3})?\s?(?:(?:with|using|NCCL|algo(?:rithm)?:?)\s)?"
+    r"(?:#{1,6}|//|={2,}|-{1,3}|>|\[)?\s?(?:\*\*|__)?(?:(?:with|using|[NR]CCL|algo(?:rithm)?:?)\s)?"
     r"(?P<algo>ring|tree|nvls(?:tree)?|collnet(?:direct|chain)|pat)"
-    r"(?:\s?[/+,]\s?(?P<proto>LL128|LL|Simple))?(?:\salgo(?:rithm)?)?\s?(?:\*\*|={2,}|-{2,})?:?",
+    r"(?:\s?[/+,]\s?(?P<proto>LL128|LL|Simple))?"
+    r"(?:\s(?:algo(?:rithm)?|results?|only))?[\s:*_=#\]\u2013-]{0,80}",
     re.IGNORECASE,
 )
 _IN_BRACKETS = re.compile(r"\((?:\s*NCCL_[A-Z_]+=[^\s,)]+,?)+\)")
@@ -430,6 +431,7 @@ class CommandLines:
             if none
             else (
                 program is not None
+                or bool(named)
                 or _is_setting(text.strip("#=*->[] "))
                 or (text.startswith(("#", "//")) and _IN_BRACKETS.search(text) is not None)
                 or _PASSED.search(text) is not None
@@ -482,10 +484,8 @@ class CommandLines:
         choice = [value for value in (algorithms, protocols) if value]
         if not (values or self._commands):
             title = CommandFound(None, None, self._line, titled=self._titled, machine=self._machine)
-            title = title._replace(nccl=self._version)
+            title = title._replace(nccl=self._version, elsewhere=self._elsewhere, each=self._each)
             title = title._replace(collective=self._named, worded=self._worded, headed=self._headed)
-            title = title._replace(each=self._each)
-            title = title._replace(elsewhere=self._elsewhere)
             return title if any(title[3:]) else None
         known = not (stale or self._ambiguous)
         line = max((self._lines.get(name, 0) for name in _CHOICE if name in values), default=0)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 _SURE = re.compile(r"#{2,6} (\w.{0,78}?) ?#*|\*\*(\w[^*]{0,78}?):?\*\*:?")
 _MARKS = re.compile(
     r"#{1,6} (.+?) ?#*|\*\*(.+?)\*\*|__(.+)__|_(.+)_|\*([^* ].*)\*|\[([^\]]+)\]"
-    r"|[-=~*+#>]{3,} ?(.+?) ?[-=~*+#<]*|[-*+] (.+)|\d{1,2}[.)] (.+)|(.+?) ?[:.]"
+    r"|[-=~*+#>]{3,} ?(.+?) ?[-=~*+#<]*|[-*+] (.+)|\d{1,2}[.)] (.+)|(.+?) ?(?:[:.]| [-\u2013]+)"
 )
 _TAGS = re.compile(r"</?[a-z][a-z0-9]{0,9}>", re.IGNORECASE)
 _MOST_MARKS = 4
@@ -42,7 +42,7 @@ def title_of(line: str, above: str, below: Sequence[str], begins_table: Callable
     """
     line = line.strip()
     if (sure := _SURE.fullmatch(line)) is not None:
-        return sure[1] or sure[2]
+        return (sure[1] or sure[2]).rstrip(" :-\u2013")
     if len(line) > _LONGEST:
         return ""
     underlined = bool(below) and _UNDERLINE.fullmatch(below[0].strip()) is not None

@@ -174,6 +174,7 @@ def test_other_benchmarks_are_named(text: str, program: str) -> None:
     ) as caught:
         kind_of(text.encode())
     assert program in str(caught.value)
+    assert "workload show" not in (caught.value.hint or "")  # which does not read it either
 
 
 def test_another_benchmark_beside_nccl_tests_is_left_alone() -> None:
