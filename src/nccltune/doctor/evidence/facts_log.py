@@ -82,7 +82,7 @@ _RECEIVED = re.compile(r"-> \d{1,9}\[(?P<gpu>\w{1,12})\] \[receive\] via NET/IB/
 _RCCL = (b"RCCL version", b"ibrccl", b"HIP failure", b"/hipify/")
 _SOCKET, _NET = (
     b"NET/Socket : Using",
-    re.compile(rb"NET/(?:IB|OFI) ?:? (?:Using|Selected)|via NET/(?!S)"),
+    re.compile(rb"NET/(?:IB|OFI) ?:? (?:Using|Selected)|via NET/(?!S)|network .{1,40} not found"),
 )
 _VIRTUAL = re.compile(
     r"lo$|docker|br-|virbr|veth|podman|cni|flannel|cali|lxc|lxd|tun|tap|ip6tnl|tailscale|wg\d|zt|"

@@ -256,6 +256,7 @@ def test_the_version_of_an_nccl_log_is_that_of_its_own_lines() -> None:
         ("", "Socket"),
         (info(1, "NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:192.0.2.2<0>"), None),
         (info(1, "Using network IB"), "IB"),
+        (info(1, "Error: network AWS Libfabric not found.").replace("INFO", "WARN"), None),
     ],
 )
 def test_the_network_of_a_log_without_its_line(
