@@ -416,9 +416,12 @@ class CommandLines:
             return False
         mark = _LEVEL.match(text)
         level = len(mark[0]) if mark is not None else 0
-        if self._used:
-            self._block, self._used, self._ranks, self._nodes = {}, False, None, None
+        # `NCCL_CROSS_NIC=1` after a run with `NCCL_CROSS_NIC=0` changes that of its command.
+        changes = program is None and self._commands == 1 and found.keys() <= self._block.keys()
+        if self._used and not (found and changes):
+            self._block, self._ranks, self._nodes = {}, None, None
             self._arguments, self._commands, self._ambiguous = (), 0, False
+        self._used = False
         if program is not None:
             self._note_program(text, program, found)
         for name in removed:
@@ -432,7 +435,8 @@ class CommandLines:
             else (
                 program is not None
                 or bool(named)
-                or _is_setting(text.strip("#=*->[] "))
+                or _only_assigns(bare := text.strip("#=*->[] "))
+                or _PERSISTENT.match(bare) is not None
                 or (text.startswith(("#", "//")) and _IN_BRACKETS.search(text) is not None)
                 or _PASSED.search(text) is not None
             )
@@ -578,10 +582,6 @@ def _assignments(text: str, has_program: bool) -> dict[str, str]:
                 return {}  # prose that lists the values of several runs
             found[name] = value
     return found
-
-
-def _is_setting(text: str) -> bool:
-    return _only_assigns(text) or _PERSISTENT.match(text) is not None
 
 
 def _only_assigns(text: str) -> bool:

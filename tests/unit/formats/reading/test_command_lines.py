@@ -84,6 +84,26 @@ def test_a_later_run_under_one_command_line() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "ranks"), [("NCCL_CROSS_NIC=1", 8), ("NCCL_IB_HCA=mlx5_0", None), ("a note", 8)]
+)
+def test_a_line_between_runs_that_changes_a_setting_of_their_command(
+    line: str, ranks: int | None
+) -> None:
+    commands = CommandLines()
+    for number, text in enumerate(
+        (f"mpirun -np 8 -x NCCL_P2P_DISABLE=1 {PERF}", "NCCL_CROSS_NIC=0")
+    ):
+        commands.observe(text, number)
+    commands.begin_run(again=False)
+    commands.observe(line, 9)
+    second = commands.begin_run(again=True)
+    assert second is not None
+    known = {"NCCL_CROSS_NIC=1": P2P | {"NCCL_CROSS_NIC": "1"}, "a note": None}
+    assert second.settings == known.get(line, {"NCCL_IB_HCA": "mlx5_0"})
+    assert (second.ranks or second.earlier) == ranks
+
+
+@pytest.mark.parametrize(
     ("line", "names"),
     [
         (
