@@ -158,6 +158,8 @@ WRONG = [
     (f"{TWO} -x NCCL_DEBUG=INFO,NCCL_ALGO=Ring {G1}", "variables-joined"),
     (f"{TWO} -x NCCL_P2P_DISABLE=1 {G1}", "setting-left-over"),
     (f"{TWO} -x NCCL_IB_DISABLE=1 {G1}", "setting-left-over"),
+    (f"{TWO} -x NCCL_NET=socket -x NCCL_IB_DISABLE=0 {G1}", "settings-contradict"),
+    (f"{TWO} -x NCCL_NET=Socket -x NCCL_IB_TC=106 {G1}", "settings-contradict"),
     (f"{TWO} -x NCCL_SOCKET_NTHREADS=16 -x NCCL_NSOCKS_PERTHREAD=8 {G1}", "settings-contradict"),
     (f"{TWO} -x NCCL_ALGO=Tree broadcast_perf -b 8 -e 1G -f 2 -g 1", "no-algorithm"),
     (f"{TWO} -x NCCL_ALGO=NVLS -x NCCL_PROTO=LL {G1}", "no-algorithm"),
