@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nccltune.formats.text.yaml_documents import load_documents
-from nccltune.launch_lint.boxes import SERVICE, entrypoint_of, variables_in
+from nccltune.launch_lint.boxes import SERVICE, SWARM, entrypoint_of, variables_in
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.hosts import text_of
@@ -141,13 +141,28 @@ def _docker(service: dict[Any, Any], variables: dict[str, str]) -> Iterator[str]
         yield "--gpus"
     if service.get("privileged"):
         yield "--privileged"
+    is_swarm = not asked and _of_swarm(mapping(service.get("deploy")))
+    if is_swarm:
+        yield SWARM
     for key, option in (("network_mode", "network"), ("shm_size", "shm-size")):
-        if value := service.get(key):
+        if (value := service.get(key)) and not (is_swarm and key in _NOT_IN_SWARM):
             yield f"--{option}={value}"
     for key in ("ipc", "devices", "volumes", "tmpfs", "user", "extends"):
+        if is_swarm and key in _NOT_IN_SWARM:
+            continue
         if value := service.get(key):
             yield f"--{key}={value}"
     yield str(service.get("image"))
+
+
+def _of_swarm(deploy: dict[Any, Any]) -> bool:
+    """Return whether `deploy` has what only `docker stack deploy` obeys."""
+    reserved = at(deploy, "resources", "reservations", "generic_resources")
+    return bool(reserved or deploy.get("placement") or deploy.get("endpoint_mode"))
+
+
+_NOT_IN_SWARM = ("ipc", "shm_size")
+"""Keys of a service that `docker stack deploy` ignores."""
 
 
 def _asked(devices: Any) -> int | None:

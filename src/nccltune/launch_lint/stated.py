@@ -221,6 +221,7 @@ _TOGETHER = (
     settings.weak,
     nics.gids,
     variables.left_over,
+    variables.by_sockets,
     network.provider,
     network.removed,
 )

@@ -190,7 +190,7 @@ EIGHT = "torchrun --nproc-per-node=8 t.py"
 PAGE = f"```\n{EIGHT}\n```\n"
 OF_HYDRA = "mpirun -f h -n 8 -ppn 4 ./a"
 RESERVED = "{resources: {reservations: {devices: [{%s, capabilities: [gpu]}]}}}"
-ONE = "device_ids: ['0']"
+SWARM, ONE = "deploy: {endpoint_mode: vip}\n", "device_ids: ['0']"
 
 
 def _second(text: str) -> str:
@@ -268,6 +268,10 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         ({"a.txt": f"From the wiki, this fails:\n\n{OF_HYDRA}\n"}, "4 on each of 2", "no launch"),
         ({"a.txt": f"From Ann\n\n{OF_HYDRA}\n"}, "4 on each of 2", "no launch"),
         ({"c.yaml": f"{SERVING}    shm_size: 32m\n"}, "has 32 MiB of /dev/shm", "ok"),
+        ({"a.sh": f"export NCCL_NET=Socket\n{C10D} --rdzv-endpoint=a t"}, "data by TCP", "ok"),
+        ({"c.yaml": f"{COMPOSE}    ipc: host\n    {SWARM}"}, "type: tmpfs, target: ", "ipc: h"),
+        ({"c.yaml": f"{COMPOSE}    {SWARM}"}, '"default-runtime": "nvidia" in dae', "reservations"),
+        ({"c.yaml": f"{COMPOSE}    deploy: {{replicas: 2}}\n"}, "Add deploy: {", "daemon.json"),
         ({"c.yaml": f"{SERVING}    ipc: private\n"}, "has 64 MiB of /dev/shm", "ok"),
         ({"c.yaml": f"{SERVING}    shm_size: 1gb\n"}, "does not get /dev/inf", "/dev/shm"),
         ({"c.yaml": f"{HOST_NET}    environment: [NCCL_DEBUG=INFO]\n"}, "memlock: -1", "--ulimit"),

@@ -92,6 +92,11 @@ def gpus(view: View) -> Iterator[LaunchFinding]:
             is_device = _DEVICE.search(text) is not None
             if heads.intersection(("--gpus", "--privileged")) or is_device:
                 continue
+            if box.is_swarm:
+                said = "in a swarm the container gets GPUs only where nvidia is the default runtime"
+                fix = 'on those nodes write "default-runtime": "nvidia" in daemon.json'
+                yield note("container-without-gpus", said, fix)
+                continue
             yield warning(
                 "container-without-gpus",
                 "the container gets no GPU, unless nvidia is Docker's default runtime",
@@ -173,7 +178,10 @@ def shared_memory(view: View) -> Iterator[LaunchFinding]:
                 "container-shm",
                 f"the container has {format_bytes(size)} of /dev/shm, which NCCL's shared buffers"
                 " may exceed",
-                "add ipc: host (or shm_size: 8gb)"
+                "docker stack deploy ignores ipc and shm_size: add volumes: [{type: tmpfs, target:"
+                " /dev/shm}]"
+                if box.is_swarm
+                else "add ipc: host (or shm_size: 8gb)"
                 if box.is_service
                 else "add --ipc=host (or --shm-size=8g) after run",
                 placed.adding("--ipc=host") if "--ipc" not in text else (),
@@ -191,12 +199,16 @@ def _shm_size(text: str) -> int | None:
 def infiniband(view: View) -> Iterator[LaunchFinding]:
     """Find `docker run -e NCCL_IB_HCA=mlx5_0` without the devices of InfiniBand."""
     given = {variable.name: variable.value for variable in view.variables}
-    is_off = given.get("NCCL_IB_DISABLE") == "1" or given.get("NCCL_NET") == "Socket"
+    is_off = (
+        given.get("NCCL_IB_DISABLE") == "1" or (given.get("NCCL_NET") or "").lower() == "socket"
+    )
     placement = view.prediction.placement
     if is_off or (placement is not None and len(placement.nodes) < 2):
         return
     for placed in _docker_runs(view):
         box, text = placed.box, " ".join(placed.box.words)
+        if box.is_swarm:
+            continue  # It ignores devices.
         is_given = re.search(rf"--privileged|infiniband|MOFED|MELLANOX|{_HIDDEN}", text)
         names = given if box.is_service else box.passed
         if "NCCL_IB_HCA" in names and not is_given:
@@ -255,7 +267,7 @@ def own_interface(view: View) -> Iterator[LaunchFinding]:
     given = {variable.name: variable.value or "" for variable in view.variables}
     for box in (placed.box for placed in _docker_runs(view)):
         names = OF_INTERFACES if box.is_service else box.passed.intersection(OF_INTERFACES)
-        if _OF_OTHERS.search(" ".join(box.words)) is None:
+        if not box.is_swarm and _OF_OTHERS.search(" ".join(box.words)) is None:
             for name in sorted(given.keys() & names):
                 if (why := absent_interface(given[name])) is not None:
                     fix = "add network_mode: host" if box.is_service else "add --network=host"

@@ -16,21 +16,25 @@ from nccltune.model.nccl_variables import table
 _HAS_TUNER = re.compile(r"(?i)(?!(?:none|unused)$).+")
 
 
+_OF_IB = listed("""
+NCCL_IB_HCA NCCL_IB_GID_INDEX NCCL_IB_TC NCCL_IB_SL NCCL_IB_QPS_PER_CONNECTION NCCL_NET_GDR_LEVEL
+""")
 _PAIRS: tuple[tuple[str, str, str, str, str], ...] = (
     *[
         ("NCCL_IB_DISABLE", "1", name, ".+", f"InfiniBand is off, so that {name} has no effect")
-        for name in listed("""
-NCCL_IB_HCA NCCL_IB_GID_INDEX NCCL_IB_TC NCCL_IB_SL NCCL_IB_QPS_PER_CONNECTION NCCL_NET_GDR_LEVEL
-""")
+        for name in _OF_IB
     ],
     (
         *("NCCL_IB_DISABLE", "1", "NCCL_NET", "(?i)ib"),
         "NCCL_NET asks for InfiniBand, which NCCL_IB_DISABLE turns off",
     ),
-    (
-        *("NCCL_IB_HCA", ".+", "NCCL_NET", "(?i)socket"),
-        "NCCL_NET=Socket leaves InfiniBand out, so that NCCL_IB_HCA has no effect",
-    ),
+    *[
+        (
+            *(name, ".+" if name in _OF_IB else "0", "NCCL_NET", "(?i)socket"),
+            f"NCCL_NET=Socket leaves InfiniBand out, so that {name} has no effect",
+        )
+        for name in (*_OF_IB, "NCCL_IB_DISABLE")
+    ],
     (
         *("NCCL_NVLS_ENABLE", "0", "NCCL_ALGO", "(?i)(?:.*[,;:])?nvls.*"),
         "NCCL_ALGO asks for NVLS, which NCCL_NVLS_ENABLE turns off",

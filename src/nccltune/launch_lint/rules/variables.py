@@ -312,6 +312,22 @@ def left_over(view: View) -> Iterator[LaunchFinding]:
         yield note("setting-left-over", f"{said} (GPUDirect RDMA is off)")
 
 
+def by_sockets(view: View) -> Iterator[LaunchFinding]:
+    """Find `NCCL_NET=Socket` on several nodes, without a network for which it is chosen."""
+    given = {v.name: v for v in view.variables if v.value is not None}
+    net, nodes = given.get("NCCL_NET", _UNSET).value or "", nodes_of(view)
+    by_tcp = [name for name in given if _BY_TCP.match(name)]
+    if net.lower() != "socket" or by_tcp or nodes == 1 or (not nodes and view.command.words):
+        return
+    if given.get("NCCL_IB_DISABLE", _UNSET).value != "1":
+        where = "nodes" if nodes else "where a job has several nodes, they"
+        said = f"{where} exchange data by TCP instead of InfiniBand or RoCE"
+        yield note("setting-left-over", f"NCCL_NET={net}: {said}, if they have one of these")
+
+
+_BY_TCP = re.compile(r"NCCL_(?:NSOCKS|SOCKET_NTHREADS|FASTRAK|TCPX|NET_PLUGIN)|(?:OFI_NCCL|FI)_")
+
+
 @of_program
 def no_algorithm(view: View, program: Program) -> Iterator[LaunchFinding]:
     """Find `NCCL_ALGO=Tree` with broadcast: NCCL 2.5, 2.6, and 2.24 and newer fail."""
