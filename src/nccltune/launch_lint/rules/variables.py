@@ -316,7 +316,7 @@ def by_sockets(view: View) -> Iterator[LaunchFinding]:
     """Find `NCCL_NET=Socket` on several nodes, without a network for which it is chosen."""
     given = {v.name: v for v in view.variables if v.value is not None}
     net, nodes = given.get("NCCL_NET", _UNSET).value or "", nodes_of(view)
-    by_tcp = [name for name in given if _BY_TCP.match(name)]
+    by_tcp = [name for name, v in given.items() if _BY_TCP.match(name) and v.value != "none"]
     if net.lower() != "socket" or by_tcp or nodes == 1 or (not nodes and view.command.words):
         return
     if given.get("NCCL_IB_DISABLE", _UNSET).value != "1":
