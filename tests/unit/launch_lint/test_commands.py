@@ -161,7 +161,6 @@ WRONG = [
     (f"{TWO} -x NCCL_IB_DISABLE=1 {G1}", "setting-left-over"),
     (f"{TWO} -x NCCL_NET=socket -x NCCL_IB_DISABLE=0 {G1}", "settings-contradict"),
     (f"{TWO} -x NCCL_NET=Socket -x NCCL_IB_TC=106 {G1}", "settings-contradict"),
-    (f"{TWO} -x NCCL_NET=Socket -x NCCL_NET_PLUGIN=none {G1}", "setting-left-over"),
     (f"{TWO} -x NCCL_SOCKET_NTHREADS=16 -x NCCL_NSOCKS_PERTHREAD=8 {G1}", "settings-contradict"),
     (f"{TWO} -x NCCL_ALGO=Tree broadcast_perf -b 8 -e 1G -f 2 -g 1", "no-algorithm"),
     (f"{TWO} -x NCCL_ALGO=NVLS -x NCCL_PROTO=LL {G1}", "no-algorithm"),

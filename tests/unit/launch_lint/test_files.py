@@ -268,7 +268,7 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         ({"a.txt": f"From the wiki, this fails:\n\n{OF_HYDRA}\n"}, "4 on each of 2", "no launch"),
         ({"a.txt": f"From Ann\n\n{OF_HYDRA}\n"}, "4 on each of 2", "no launch"),
         ({"c.yaml": f"{SERVING}    shm_size: 32m\n"}, "has 32 MiB of /dev/shm", "ok"),
-        ({"a.sh": f"export NCCL_NET=Socket\n{C10D} --rdzv-endpoint=a t"}, "data by TCP", "ok"),
+        ({"a": f"export NCCL_NET=Socket NCCL_NET_PLUGIN=none\n{C10D} t"}, "data by TCP", "ok"),
         ({"c.yaml": f"{COMPOSE}    ipc: host\n    {SWARM}"}, "type: tmpfs, target: ", "ipc: h"),
         ({"c.yaml": f"{COMPOSE}    {SWARM}"}, '"default-runtime": "nvidia" in dae', "reservations"),
         ({"c.yaml": f"{COMPOSE}    deploy: {{replicas: 2}}\n"}, "Add deploy: {", "daemon.json"),
