@@ -293,7 +293,9 @@ _LONG_NUMBER = re.compile(r"\b0x[0-9a-f]{4,}|(?<![-\w])\d{4,}(?!\w)")
 @functools.lru_cache(maxsize=1024)
 def _message_kind(message: str, file: str) -> str:
     if (status := _STATUS.search(message)) is not None:
-        return status_kind(int(status["status"] or status["error"] or status["test"] or 0), status["name"])
+        return status_kind(
+            int(status["status"] or status["error"] or status["test"] or 0), status["name"]
+        )
     if (call := _CALL.search(message)) is not None:
         return _verbs_kind(call["call"], call["why"], int(call["status"] or 0))
     if (other := _OTHER_CALL.search(message)) is not None and not file:
