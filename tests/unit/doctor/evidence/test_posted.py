@@ -43,6 +43,11 @@ SAMPLE = """[CUDA Bandwidth Test] - Starting...
    Transfer Size (Bytes)\tBandwidth(MB/s)
    33554432\t\t\t6102.4
 """
+WAIVED = """Device 0: NVIDIA GeForce RTX 2080 Ti
+Device 1: NVIDIA GeForce RTX 2080 Ti
+Running host_to_device_memcpy_ce.
+Waiving device_to_device_memcpy_read_ce.
+"""
 POWER = """GPU 00000000:1C:00.0
     Product Name                      : Tesla V100-SXM2-32GB
     Power Readings
@@ -93,6 +98,10 @@ POSTED = [
     ("DEV PORT INDEX GID IPv4 VER DEV\n--- ---- -----\nn_gids_found=0", "gids-none"),
     (PERFTEST, "rdma-measured"),
     (P2P_BANDWIDTH, "copies-measured"),
+    *((f" Completion with error at client\n Failed status {status}: wr_id 0 syndrom 0x51", rule)
+      for status, rule in ((4, "rdma-protection"), (10, "rdma-protection"), (7, "rdma-failed"),
+                           (12, "rdma-no-answer"), (13, "rdma-not-ready"))),
+    (WAIVED, "p2p-not-ok"),
     ("$ df -h | grep shm\nshm   64M   1.2M  63M   2% /dev/shm", "shm-small"),
     ("tmpfs    65536   0  65536   0% /dev/shm", "shm-small"),
     ("Device=0 CANNOT Access Peer Device=1\n" + P2P_BANDWIDTH, "p2p-not-ok"),
@@ -225,6 +234,10 @@ HARMLESS = [
     ('DCGM_FI_DEV_XID_ERRORS{gpu="3",Hostname="n7"} 31', "health-check-failed"),
     ("4: e1: <UP> mtu 9000 state UP\n4: e1: <UP> mtu 9000 state UP", "mtu-two-in-a-text"),
     (SAMPLE.replace("PINNED", "PAGEABLE"), "copies-slow"),
+    (WAIVED.replace("Device 1", "Other"), "p2p-not-ok"),
+    (WAIVED.replace("device_to_device_mem", "multinode_device_to_device_mem"), "p2p-not-ok"),
+    (WAIVED.replace("device_to_device", "all_to_host"), "p2p-not-ok"),
+    ("The job ended: Failed status 4 of the build", "rdma-protection"),
     (POWER.replace("150.00", "300.00"), "gpu-power-limited"),
     ("Node #0 - 10.0.0.1 - READY - Version: 570.1\n$ ls -l /dev/nvidia-caps-imex-channels\n"
      "crw-rw-rw- 1 root root 234, 0 May 12 19:06 channel0", "imex-channel"),

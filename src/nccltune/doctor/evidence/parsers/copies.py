@@ -5,7 +5,7 @@ and bandwidthTest: between the host and each GPU, and between GPUs."""
 import math
 import re
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from itertools import combinations, islice
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.text import lines_of, real
@@ -24,6 +24,8 @@ _NAME = re.compile(
     r"(?:, pciBusID.*| \([0-9a-f:.]+\))?\s*$"
 )
 _NO_PEER = re.compile(r"^[>\s]*Device=(?P<a>\d{1,4}) CANNOT Access Peer Device=(?P<b>\d{1,4})")
+# nvbandwidth waives these tests where no GPU can access another one (filterHasAccessiblePeerPairs).
+_WAIVED = re.compile(r"^[>\s]*Waiving device_to_device_(?:bidirectional_)?memcpy_")
 # hipBusBandwidth --p2p
 _HIP = re.compile(
     r"^[>\s]*(?:for gpu#(?P<gpu>\d{1,4}) |peer2peer not supported *: *(?P<peers>gpu#\d.{0,400}))"
@@ -99,6 +101,7 @@ def parse_copies(text: str) -> Copies:
         elif column != row and len(peers) < _MOST_PAIRS:
             peers_line = peers_line or number
             peers[row, column, kind] = rate
+    waived = sorted(names) if next(_matches(_WAIVED, text), None) and not peers else []
     # Both directions at once count where one direction alone was not pasted, each with its half.
     ways, parts = ("Uni", 1) if any(kind == "p2pUni" for *_, kind in peers) else ("Bi", 2)
     for (a, b, kind), rate in list(peers.items()):
@@ -121,6 +124,7 @@ def parse_copies(text: str) -> Copies:
             PeerStatus(a=int(one["a"]), b=int(one["b"]), kind="read", status="NS")
             for one in _matches(_NO_PEER, text)
         ]
+        + [PeerStatus(a=a, b=b, kind="read", status="NS") for a, b in combinations(waived, 2)]
         + list(_hip_refused(text)),
         peers_line,
         both_ways=parts == 2 and any(kind == "p2p" for *_, kind in peers),

@@ -103,7 +103,7 @@ _BARE = (
     "NET/IB",
     "NET/OFI",
     *(" ibv_", "ibv_create_", "ibv_modify_", "ibv_alloc_", "ibv_reg_", " mlx5dv_"),
-    "Got completion ",
+    *("Got completion ", "Failed status "),
     "<warn>",
     "| Fail",
     *("ailed to modify QP", "ailed to create ", "ailed to register "),

@@ -17,6 +17,8 @@ _CUDA = re.compile(
 _STATUS = re.compile(
     r"Got completion .*?(?:\bstatus=[A-Z_]*\(?(?P<status>\d{1,2})\b"
     r"|\bwith error (?P<error>\d{1,2})\b|\bstatus=IBV_WC_(?P<name>[A-Z_]+))"
+    # perftest
+    r"|\bFailed status (?P<test>\d{1,2}): wr_id \d"
 )
 _CALL = re.compile(
     r"(?:status: (?P<status>\d{1,3}) )?\b(?P<call>ibv_\w+|mlx5dv_\w+)(?:\([^)\n]{0,200}\))? ?:?"
@@ -291,7 +293,9 @@ _LONG_NUMBER = re.compile(r"\b0x[0-9a-f]{4,}|(?<![-\w])\d{4,}(?!\w)")
 @functools.lru_cache(maxsize=1024)
 def _message_kind(message: str, file: str) -> str:
     if (status := _STATUS.search(message)) is not None:
-        return status_kind(int(status["status"] or status["error"] or 0), status["name"])
+        return status_kind(
+            int(status["status"] or status["error"] or status["test"] or 0), status["name"]
+        )
     if (call := _CALL.search(message)) is not None:
         return _verbs_kind(call["call"], call["why"], int(call["status"] or 0))
     if (other := _OTHER_CALL.search(message)) is not None and not file:
