@@ -24,6 +24,7 @@ from nccltune.formats.tuner_config.csv_rules import (
 )
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError, StudyError
+from nccltune.model.nccl_releases import FIRST_WITH_PLUGIN
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
 from nccltune.native import tuner_path
@@ -80,7 +81,7 @@ def explain_config(request: ExplainRequest) -> list[ExplainResult]:
     path, rules, header = _read(config, is_ours=tuner is None)
     low, high = request.sizes
     version = request.nccl_version or header.get("nccl") or NEWEST_KNOWN
-    if is_before(version, (2, 21)):
+    if is_before(version, FIRST_WITH_PLUGIN):
         raise InputError(
             f"NCCL {version} is older than any that explain can play, 2.21 or newer",
             where="‹nccl_version›" if request.nccl_version else str(path),

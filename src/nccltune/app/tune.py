@@ -22,6 +22,7 @@ from nccltune.formats.importing.importer import Imported
 from nccltune.formats.importing.suspect import suspect_sentences
 from nccltune.model.choice import DEFAULT, PartialChoice, rest_of
 from nccltune.model.errors import StudyError, UnwritableError
+from nccltune.model.nccl_releases import FIRST_WITH_PLUGIN
 from nccltune.model.rule import RuleState
 from nccltune.model.scale import count
 from nccltune.model.sizes import exact_bytes
@@ -183,11 +184,11 @@ def verify_command(study: Study, tuning: Tuning) -> str:
 
 def too_old(nccl: str | None) -> str:
     """Return what to do if the NCCL of the measurement cannot load rules; empty if it can."""
-    if not is_before(nccl, (2, 21)):
+    if not is_before(nccl, FIRST_WITH_PLUGIN):
         return ""
     return (
-        "update NCCL and repeat the measurement: these rules can only be loaded by NCCL 2.21 or"
-        f" newer, and were measured with {nccl}"
+        "update NCCL and repeat the measurement: these rules can only be loaded by NCCL"
+        f" {'{}.{}'.format(*FIRST_WITH_PLUGIN)} or newer, and were measured with {nccl}"
     )
 
 

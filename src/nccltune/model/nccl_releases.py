@@ -47,6 +47,8 @@ RELEASES = (
     NcclRelease((2, 32, 0), tuner=7, asks_chunks=True, only_lowers=True, home_variable=True),
 )
 """The rows, oldest first. A release behind the last row is taken for one of it."""
+FIRST_WITH_PLUGIN = next(row.since[:2] for row in RELEASES if row.tuner is not None)
+"""The first release that loads our tuner plugin: 2.21."""
 RUN_ON_GPUS = ("2.28.3", "2.28.9", "2.32.3")
 """The releases with which nccltune was run on GPUs, oldest first."""
 
