@@ -40,6 +40,8 @@ pytestmark = pytest.mark.usefixtures("none_runs_on")
 LAUNCHER = "nccl-test-launcher"
 WORKERS = ("nccl-test-worker-0", "nccl-test-worker-1")
 RESOURCES = {"MPIJob": "mpijob", "JobSet": "jobset"}
+# Each question starts kubectl, which takes a tenth of a second of a core.
+ASKS_S = 0.5
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +60,10 @@ def played(cluster: Cluster, *steps: Callable[[], object], kind: str = "MPIJob")
         return ready and bool(names) is wanted
 
     def play() -> None:
-        wait_until(lambda: has(True), "a job")
+        wait_until(lambda: has(True), "a job", every_s=ASKS_S)
         for step in steps:
             step()
-        wait_until(lambda: has(False), "the job goes")
+        wait_until(lambda: has(False), "the job goes", every_s=ASKS_S)
         cluster.kubectl("delete", "pods", "--all", "--grace-period=0", "--force")
 
     cluster.forget_logs()
@@ -187,7 +189,7 @@ def test_ctrl_c_keeps_rows_and_leaves_nothing(cluster: Cluster, tmp_path: Path, 
 def test_a_stop_while_it_waits(cluster: Cluster, tmp_path: Path) -> None:
     with played(cluster, lambda: cluster.add_pod("nccl-test", WORKERS[0])):
         process = start(cluster, *command_words(tmp_path / "study"))
-        wait_until(lambda: cluster.items("pods") != [], "a pod")
+        wait_until(lambda: cluster.items("pods") != [], "a pod", every_s=ASKS_S)
         os.kill(process.pid, signal.SIGTERM)
         status, said, _ = end(process)
     assert (status, said["state"], said["samples"]) == (143, "stopped", [])
@@ -330,7 +332,7 @@ def test_a_cluster_that_is_gone_for_good(
     with Cluster() as cluster:
 
         def goes() -> None:
-            wait_until(lambda: cluster.items("mpijobs") != [], "a job")
+            wait_until(lambda: cluster.items("mpijobs") != [], "a job", every_s=ASKS_S)
             all_run(cluster)
             cluster.say(LAUNCHER, first_rows(table, 1))
             wait_until(lambda: b" float " in output.read_bytes(), "a row")

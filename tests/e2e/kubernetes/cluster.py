@@ -282,7 +282,7 @@ class Cluster:
                 assert process.poll() is None, f"{name} ended before {what}"
             return holds()
 
-        wait_until(held, what)
+        wait_until(held, what, every_s=0.2)
 
 
 def server_program() -> Path:
