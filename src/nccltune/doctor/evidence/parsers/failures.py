@@ -115,7 +115,10 @@ _BARE = (
 _BYTES = tuple(word.encode() for word in (*_KIND, *_BARE))
 # Before NCCL 2.24 this line does not say why.
 _CREATED = re.compile(r"while creating shared memory segment(?!.*error: )")
-_NO_SPACE_MATTER = re.compile(r"shmutils\.cc:\d{1,6} NCCL WARN (?:Cuda|Error: (?!failed to ext))")
+_NO_SPACE_MATTER = re.compile(
+    r"shm(?:utils)?\.(?:cc|h):\d{1,6} NCCL WARN (?:Cuda|Error: (?!failed to ext)"
+    r"|Call to \w+ failed ?: (?!No space))"
+)
 _LIBFABRIC = ("ofi", "rdma", "verbs")
 _QUIET = re.compile(r"\b(?:INFO|TRACE|DEBUG|UCX)\b")
 
@@ -312,7 +315,7 @@ _NEAR = 1 << 16
 _BELOW = re.compile(
     r"/(?:libc|libpthread|libucs|ld-linux\S*|libasan|libstdc\+\+)[.-][^/]*$"
     r"|^(?:_*(?:sigaction|restore_rt|libc_\w+|GI_\w+)|killpg|g?signal|raise|abort|ucs_\w+"
-    r"|pthread_kill\w*)$"
+    r"|pthread_kill\w*|_*funlockfile)$"
 )
 
 
