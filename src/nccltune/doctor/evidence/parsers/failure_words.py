@@ -118,7 +118,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "gloo_loopback": ("Unable to resolve hostname to a (local) address",),
     "sharp": ("ERROR sharp_", "ERROR Failed to lock SAT tree", "ERROR collect_ports_data",
         "must bind to port with master SM", "SHArP coll failed", "SHArP Aggregation Manager",
-        "Job error in sharp_"),
+        "Job error in sharp_", "Job init error: "),
     "other_library": ("nvshmem initialization failed", "NVSHMEM API called before",
         "init failed for transport", "nvidia_peermem detected. Skipping transport",
         "cannot allocate buffer on the specified memory type", "mem heap creation failed",
