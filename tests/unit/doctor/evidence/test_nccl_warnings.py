@@ -262,7 +262,7 @@ SHAPES = (
     ("no_net", "net.cc:626 Error: network AWS Libfabric not found."),
     ("setting", "graph/tuning.cc:187 CollNet is not supported or fails to initialize, ignoring "
      "NCCL_ALGO=COLLNET"),
-    ("fastsocket", "net_fastsocket.cc:785 Maximum retry reached for accept 3."),
+    ("optional", "net_fastsocket.cc:785 Maximum retry reached for accept 3."),
     ("calls_differ", "init.cc:1247 Mismatched collective detected, please check your calls"),
     ("calls_differ", "bootstrap.cc:9 Message truncated : received 64 bytes instead of 8"),
     ("calls_differ", "transport/net_ib.cc:9 NET/IB : req 0/1 tag 1 peer h2<41> collective mismatch "

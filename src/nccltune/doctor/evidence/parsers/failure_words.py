@@ -132,6 +132,7 @@ WORDS: dict[str, tuple[str, ...]] = {
         "OFI is failing to make progress", "Cassini Event Queue overflow",
         "CASSINI_TRANSPORT_ERROR", "cxil_map: write error"),
     "gid_type": ("ncclIbRoceGetVersionNum",),
+    "net_plugin": ("libnccl-net.so' from LD_PRELOAD",),
     "torch_check": ("INTERNAL ASSERT FAILED",),
     "torch_usage": ("device-side assert triggered", "No backend type associated with device type",
         "finished reduction in the prior iteration", "Tensors must be CUDA and dense",
