@@ -450,7 +450,7 @@ START = "NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1000 commId 0x5 - In
             for nodes, said, unsaid in ((1, "the first call on one", "Between nodes"),
                                         (2, "Between nodes", "NCCL_SOCKET_IFNAME="))
         ),
-        ((START, f"NCCL INFO Connected all rings\n{HANG}"), "hang-described", "MAX_NCHANNELS", "IB_"),
+        ((START, f"NCCL INFO Connected all rings\n{HANG}"), "hang-described", "NCHANNELS", "IB_"),
         ((f"{START}\n{HANG}",), "hang-described", "All ranks started", "did not start"),
         ((OFI,), "ofi-operation", "AWS", "Endpoints"),
         ((f"{GLIBC}(required by libnccl-net.so)",), "net-plugin-not-loaded", "older", "PATH"),

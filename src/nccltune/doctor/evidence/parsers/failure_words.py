@@ -123,6 +123,7 @@ WORDS: dict[str, tuple[str, ...]] = {
         "init failed for transport", "nvidia_peermem detected. Skipping transport",
         "cannot allocate buffer on the specified memory type", "mem heap creation failed",
         "building transport map failed", "DeepEP error", "DeepEP timeout", "NIXL_ERR_",
+        "Worker: Process failed for slice", "get kvcache from prefill instance",
         "timeout, channel: ", "timeout (RDMA meta), channel: ", "timeout (RDMA check), channel: "),
     "ofi": ("provider efa output empty list", "provider cxi output empty list",
         "fi_getinfo: -61 (No data available)"),

@@ -215,7 +215,9 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
         if known is not None:
             found[key] = known._replace(times=known.times + 1)
         elif len(found) < MOST:
-            found[key] = FailureLine(key[0], line[:LONGEST], number, 1)
+            # What XLA quotes stands at the end of a long line.
+            said = line[max(0, line.find("NCCL operation")) if len(line) > LONGEST else 0 :]
+            found[key] = FailureLine(key[0], said[:LONGEST], number, 1)
     return tuple(found.values())
 
 
