@@ -64,7 +64,7 @@ SHAPES = (
     ("verbs", "transport/net_ib.cc:148 NET/IB : Unable to open device mlx5_bond_0"),
     ("rocm_host", 'init.cc:120 Missing "iommu=pt" from kernel command line which can lead to'),
     ("rocm_host", "init.cc:118 NUMA auto balancing enabled which can lead to variability"),
-    ("tcpx_wait", "net_tcpx.cc:1231 0xa:0xb, nic 0, eth1, 192.0.2.1<1><-192.0.2.2<2> rx rx ctrl "
+    ("late", "net_tcpx.cc:1231 0xa:0xb, nic 0, eth1, 192.0.2.1<1><-192.0.2.2<2> rx rx ctrl "
      "timeout cnt 70, nanos 10000000585"),
     ("effect", "misc/socket.cc:415 socketTryAccept: Accept failed: Bad file descriptor"),
     ("nccl_symbol", "init.cc:9 Invalid config blocking attribute value -2147483648"),

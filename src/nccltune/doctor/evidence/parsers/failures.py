@@ -86,7 +86,7 @@ _BESIDE = (
     # perftest with --use_cuda
     (
         "cuMemAlloc() of a",
-        "gpu_mr",
+        "rdma_gpu_memory",
         re.compile(r"^(?:Couldn't allocate MR|[Ff]ailed to create (?:mr|MR))\b.*", re.M),
     ),
     # dcgm-exporter shows the last Xid of a GPU, of which a program causes some.

@@ -188,7 +188,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"(?:pthread_create|fork|clone).*Resource temporarily unavailable", "limit"),
     ("", r"\b[Bb]ind\b.*Address already in use", "ports"),
     ("", r"^Missing \"|NUMA auto balancing|^HSA_\w+ is not set", "rocm_host"),
-    ("", r"[rt]x ctrl timeout", "tcpx_wait"),
+    ("", r"[rt]x ctrl timeout", "late"),
     ("", r"Unable to open device", "verbs"),
     ("", r"truncated|collective mismatch|Mismatched collective|incorrect receive info",
      "calls_differ"),
