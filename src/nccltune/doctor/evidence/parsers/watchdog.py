@@ -51,7 +51,7 @@ def ranks_apart(text: str) -> tuple[FailureLine, ...]:
     groups = _groups(text)
     if len(groups) > 1:
         hung = [
-            f"group {of} in {min(map(min, found[1].values()))[1]}" for of, found in groups.items()
+            f"group {of} in {min(map(min, one.values()))[1]}" for of, (_, one) in groups.items()
         ]
         said = f"{len(hung)} groups hang at once: {'; '.join(hung[:_MOST])}"
         at = text.count("\n", 0, next(iter(groups.values()))[0]) + 1
@@ -106,16 +106,14 @@ def _groups(text: str) -> dict[str, tuple[int, _Ranks]]:
     printed it."""
     named: dict[tuple[str | None, ...], set[str]] = defaultdict(set)
     for match in _GROUP.finditer(text):
-        named[match["process"], match["rank"], match["number"]].add(match["group"])
+        named[match.group("process", "rank", "number")].add(match["group"])
     if len(set[str]().union(*named.values())) == 1:
         # A line of which the group was left out may be of another group.
-        matches = _CALL.finditer(text)
-        ids = ((one["process"], one["rank"], one["number"]) for one in matches)
+        ids = (one.group("process", "rank", "number") for one in _CALL.finditer(text))
         named = {} if any(not named[one] for one in ids) else named
     found: dict[str, tuple[int, _Ranks]] = {}
     for match in _CALL.finditer(text):
-        place = match["process"], match["rank"], match["number"]
-        groups = named.get(place, set()) if named else {""}
+        groups = named.get(match.group("process", "rank", "number"), set()) if named else {""}
         if len(groups) != 1:
             continue
         (group,) = groups
@@ -157,5 +155,5 @@ def stalled_ranks(text: str) -> tuple[FailureLine, ...]:
             found[ranks] = found[ranks]._replace(times=found[ranks].times + 1)
         elif len(found) < _SHOWN:
             said = f"{match['tensor']}: missing {_ranks(list(ranks), len(ranks))}"
-            found[ranks] = FailureLine("stalled", said, number + 1, 1)
+            found[ranks] = FailureLine("late", said, number + 1, 1)
     return tuple(found.values())
