@@ -5,6 +5,7 @@ import importlib
 import keyword
 import shutil
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -96,6 +97,8 @@ class LazyGroup(click.Group):
             group = "" if ctx.parent is None else f"{ctx.info_name} "
             now = self._moved.get(word)
             hint = f"it is now: nccltune {now}" if now else nearest(word, self._verbs)
+            if ctx.parent is None and Path(word).exists():
+                hint = f"what a log or output says of faults: nccltune doctor {word}"
             raise InputError(f"no such verb: {group}{word!r}", hint=hint)
         return super().resolve_command(ctx, args)
 

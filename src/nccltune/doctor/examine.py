@@ -213,9 +213,13 @@ def _filled(rule: DoctorRule, env: Env, members: Iterable[Any]) -> RuleAnswer:
     )
 
 
+_PLACE = re.compile(r" \([^(\n]*:\d{1,9}\)$")
+
+
 def _remedy(rule: DoctorRule, env: Env, evidence: Iterable[str]) -> str:
-    """Return the remedy with those of its further sentences whose pattern is in the evidence."""
-    shown = "\n".join(evidence)
+    """Return the remedy with those of its further sentences whose pattern is in the evidence. The
+    places of lines (`(FILE:9)`) are left out: 9 is no exit code."""
+    shown = "\n".join(_PLACE.sub("", one) for one in evidence)
     said = [rule.remedy, *(words for where, words in rule.also if where.search(shown))]
     return " ".join(part for words in said if (part := words.fill(env).strip()))
 

@@ -181,7 +181,7 @@ def _starts(evidence: NodeEvidence, facts: Facts) -> None:
     shared = evidence.parse(whole, shared_settings)
     if (versions := shared.host_versions()) is not None:
         facts.add(LOG_HOST_VERSIONS, versions, place)
-    if (nodes := shared.nodes()) > 1 and not facts.value(LOG_NODES):
+    if (nodes := shared.nodes()) and not facts.value(LOG_NODES):
         facts.add(LOG_NODES, nodes, place)
     apart = shared.apart()
     if apart is not None:

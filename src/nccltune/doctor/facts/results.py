@@ -59,7 +59,7 @@ class StatedFailure(FactRecord):
         str | None,
         (
             "no_gpu, no_smi, gpu_lost, gpu_busy, driver_old, no_kernel, fabric, device, gpu_fault, "
-            "gpu_memory, shm, gloo, gloo_loopback, torch_check, torch_store, watchdog, nccl, "
+            "gpu_memory, shm, gloo, gloo_loopback, torch_store, watchdog, nccl, "
             "wrong, launcher, limit, died, network; of NCCL's warnings also cuda, peer_import, "
             "imex, nvls, nvlink_p2p, rdma_no_answer, rdma_failover, "
             "rdma_flushed, rdma_protection, rdma_not_ready, rdma_failed, rdma_no_path, "
@@ -67,7 +67,7 @@ class StatedFailure(FactRecord):
             "ofi, ras, no_interface, peer_gone, local_socket, shm_access, calls_differ, usage, "
             "versions_differ, topology_file, setting, optional, stray_command, search, peer_limit, "
             "cumem_host, capture, device_api, internal, rdma_queue_event, warning; "
-            "cuda_runtime, ranks_apart, hsa_resources, host_memory, unschedulable"
+            "cuda_runtime, ranks_apart, hsa_resources, host_memory"
         ),
     ] = None
     text: Annotated[str | None, "the line"] = None

@@ -120,7 +120,7 @@ class SharedSettings:
 
     def nodes(self) -> int:
         """Return the hosts of the largest communicator whose ranks are all there, 0 without one."""
-        ranks = ((size, of) for (_, size), of in self._ranks.items() if len(of) == size)
+        ranks = ((size, of) for (_, size), of in self._ranks.items() if 1 < len(of) == size)
         whole = [(size, len({at[0] for at in of.values()})) for size, of in ranks if -1 not in of]
         return max(whole, default=(0, 0))[1]
 

@@ -60,7 +60,7 @@ LINES = [
     ("network", "torch.distributed.DistNetworkError: The client socket has timed out after 600 s"),
     ("watchdog", "[E ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog caught collective operation "
      "timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE) ran for 600000 milliseconds"),
-    ("torch_check", "NCCL watchdog thread terminated with exception: traceMap[thisSeq].second == "
+    ("torch_usage", "NCCL watchdog thread terminated with exception: traceMap[thisSeq].second == "
      'kEventStart INTERNAL ASSERT FAILED at "c10d/TraceUtils.h":237, please report a bug'),
     ("torch_store", "[4] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via "
      "c10d key-value store by key '0', but store->get('0') got error: Connection reset by peer"),
@@ -83,7 +83,7 @@ LINES = [
     ("launcher", "./all_reduce_perf: error while loading shared libraries: libmpi.so.40"),
     ("launcher", "Host key verification failed."),
     ("launcher", "Abort(3712399) on node 0 (rank 0 in comm 0): Fatal error in PMPI_Init: Other"),
-    ("unschedulable", "Warning  FailedScheduling  0/8 nodes are available"),
+    ("launcher", "Warning  FailedScheduling  0/8 nodes are available"),
     ("died", "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"),
     ("gloo_loopback", "[W9 ProcessGroupGloo.cpp:5] Warning: Unable to resolve hostname to a "
      "(local) address. Using the loopback address as fallback."),
@@ -91,7 +91,7 @@ LINES = [
     ("host_memory", "slurmstepd: warning: Detected 1 oom_kill event in StepId=7.0."),
     ("host_memory", "srun: error: n4: task 8: Out Of Memory"),
     ("host_memory", "vllm-0            0/1     OOMKilled   3 (12s ago)   5m"),
-    ("unschedulable", "0/8 nodes are available: 8 Insufficient amd.com/gpu."),
+    ("launcher", "0/8 nodes are available: 8 Insufficient amd.com/gpu."),
     ("network", "socket.gaierror: [Errno -3] Temporary failure in name resolution"),
     ("tcpx_settings", "NCCL/NET (shim) mismatch recommended: NCCL_FASTRAK_USE_LLCM=1 (unset)"),
     ("ofi_failed", "libfabric:1:2::cxi:ep_data:x():1000<warn> n1: Cassini Event Queue overflow de"),
@@ -110,7 +110,6 @@ LINES = [
     ("nccl_symbol", "ImportError: /v/lib/libtorch_cuda.so: undefined symbol: ncclCommResume"),
     ("died", "[launch.py:321:sigkill_handler] ['python', 'a.py'] exits with return code = -9"),
     ("died", "exitcode  : -9 (pid: 4711)"),
-    ("died", "exitcode  : 1 (pid: 69812)"),
     ("died", "traceback : Signal 9 (SIGKILL) received by PID 4711"),
     ("ucx", "ib_device.c:1171 UCX  ERROR ibv_create_ah(dlid=4) on mlx5_0 failed: timed out"),
     ("ucx", "[n1:9:0:9] ib_mlx5_log.c:177  Transport retry count exceeded on mlx5_0:1/IB (synd 0x15"
@@ -178,8 +177,6 @@ LINES = [
      "rank: 2, for key: store_based_barrier_key:1 (world_size=4, worker_count=3)"),
     ("driver_old", "lookup error: /l/libnccl.so.2: undefined symbol: cuMemGetHandleForAddr"),
     ("nccl_symbol", "ImportError: librccl.so.1: cannot open shared object file: No such file"),
-    ("remote", "E nccl_utils.cc:211] Aborting communicator: 0x7f3e due to async NCCL error: remote "
-     "process exited or there was a network error"),
     ("rdma_no_path", "E12 rdma_endpoint.cpp:133] Failed to modify QP to RTR, check mtu, gid, peer "
      "lid: Connection timed out [110]"),
     ("rdma_memory", "Failed to create QP: Cannot allocate memory [12]"),

@@ -53,18 +53,14 @@ SHAPES = (
     ("verbs", f"{CALL} ibv_open_device failed"),
     ("verbs", f"{CALL} ibv_query_gid failed with error Success errno 0"),
     ("ras", "ras/client_support.cc:160 Call to bind failed: Address already in use"),
-    ("ras", "ras/client_support.cc:160 Call to listen failed: Address already in use"),
-    ("ras", "ras/ras.cc:300 fatal error - RAS thread terminating"),
     ("ports", "misc/socket.cc:409 Call to bind failed: Address already in use"),
-    ("ports", "misc/socket.cc:409 socketStart: bind failed: Address already in use"),
-    ("limit", "misc/socket.cc:405 Call to socket failed : Too many open files"),
     ("limit", "misc/socket.cc:420 Call to accept failed : Too many open files"),
     ("limit", "init.cc:90 pthread_create failed: Resource temporarily unavailable"),
     ("warning", "proxy.cc:1458 [Service thread] Accept failed Resource temporarily unavailable"),
     ("verbs", "transport/net_ib.cc:148 NET/IB : Unable to open device mlx5_bond_0"),
     ("rocm_host", 'init.cc:120 Missing "iommu=pt" from kernel command line which can lead to'),
     ("rocm_host", "init.cc:118 NUMA auto balancing enabled which can lead to variability"),
-    ("tcpx_wait", "net_tcpx.cc:1231 0xa:0xb, nic 0, eth1, 192.0.2.1<1><-192.0.2.2<2> rx rx ctrl "
+    ("late", "net_tcpx.cc:1231 0xa:0xb, nic 0, eth1, 192.0.2.1<1><-192.0.2.2<2> rx rx ctrl "
      "timeout cnt 70, nanos 10000000585"),
     ("effect", "misc/socket.cc:415 socketTryAccept: Accept failed: Bad file descriptor"),
     ("nccl_symbol", "init.cc:9 Invalid config blocking attribute value -2147483648"),
@@ -262,7 +258,7 @@ SHAPES = (
     ("no_net", "net.cc:626 Error: network AWS Libfabric not found."),
     ("setting", "graph/tuning.cc:187 CollNet is not supported or fails to initialize, ignoring "
      "NCCL_ALGO=COLLNET"),
-    ("fastsocket", "net_fastsocket.cc:785 Maximum retry reached for accept 3."),
+    ("optional", "net_fastsocket.cc:785 Maximum retry reached for accept 3."),
     ("calls_differ", "init.cc:1247 Mismatched collective detected, please check your calls"),
     ("calls_differ", "bootstrap.cc:9 Message truncated : received 64 bytes instead of 8"),
     ("calls_differ", "transport/net_ib.cc:9 NET/IB : req 0/1 tag 1 peer h2<41> collective mismatch "
@@ -274,8 +270,6 @@ SHAPES = (
     (WARNING, "graph/xml.cc:9 No NVML device handle. Skipping nvlink detection."),
     ("setting", "enqueue.cc:9 Error : no algorithm/protocol available for function AllGather"),
     ("setting", 'graph/tuning.cc:9 Unrecognized element token "rinng" when parsing "rinng"'),
-    ("limit", "proxy.cc:9 Call to pthread_create failed: Resource temporarily unavailable"),
-    ("limit", "proxy.cc:9 Call to socket failed: Too many open files"),
     (WARNING, "init.cc:9 MNNVL is not supported on this system"),
     ("nvlink_p2p", "graph/paths.cc:82 Failed to find reverse path from remNode 0/1 nlinks 2 to 0"),
     ("nvlink_p2p", "graph/search.cc:9 Could not find rev link for 1/0 -> 1/1"),

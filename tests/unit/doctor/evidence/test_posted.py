@@ -118,7 +118,7 @@ POSTED = [
     ("[   12.100000] arm-smmu-v3 arm-smmu-v3.11.auto: event 0x10 received:", "iommu-faults"),
     ("$ sysctl kernel.numa_balancing\nkernel.numa_balancing = 1", "numa-balancing"),
     ("h1:~# cat /proc/sys/kernel/numa_balancing\n1", "numa-balancing"),
-    ("cuMemAlloc() of a 64 bytes GPU buffer\nCouldn't allocate MR", "gpu-memory-not-registered"),
+    ("cuMemAlloc() of a 64 bytes GPU buffer\nCouldn't allocate MR", "rdma-gpu-memory"),
     ('DCGM_FI_DEV_XID_ERRORS{gpu="3",Hostname="n7"} 79', "health-check-failed"),
     ("a:~# ip link\n4: e1: <UP> mtu 9000 state UP\nb:~# ip link\n4: e1: <UP> mtu 1500 state UP",
      "mtu-two-in-a-text"),
@@ -393,6 +393,7 @@ GLIBC = "NCCL INFO NET/Plugin: Plugin load returned 2 : libc.so.6: version `GLIB
 SHM = "misc/shmutils.cc:{} NCCL WARN {}"
 MADE = SHM.format(9, "Error while creating shared memory segment /dev/shm/nccl-a (size 9)")
 OFF = "NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'"
+HANG = "Our job hangs after the start, without an error."
 START = "NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1000 commId 0x5 - Init START"
 
 
@@ -408,24 +409,49 @@ START = "NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1000 commId 0x5 - In
         (("NCCL INFO NET/OFI Selected provider is cxi", OFI), "ofi-operation", "Slingshot", "AWS"),
         *(
             ((f"NCCL INFO x\n{line}", SENT.format("10.0.0.1", "b")), "connection-failed",
-             "NCCL_SOCKET_IFNAME=b0 are there", "<INTERFACE>")
+             "NCCL_SOCKET_IFNAME=b0 names is", "<INTERFACE>")
             for line in ("NCCL_SOCKET_IFNAME=b0", "- NCCL_SOCKET_IFNAME=b0",
                          "NCCL_SOCKET_IFNAME: b0", "- NCCL_SOCKET_IFNAME: b0",
                          "-e NCCL_SOCKET_IFNAME=b0")
         ),
         (("NCCL INFO x\nOr NCCL_SOCKET_IFNAME: b0 ?", SENT.format("10.0.0.1", "b")),
          "connection-failed", "<INTERFACE>", "b0"),
+        (("NCCL INFO NCCL_SOCKET_IFNAME set by environment to ^lo", SENT.format("10.0.0.1", "b")),
+         "connection-failed", "IFNAME=^lo does not leave out", "names is"),
+        (("NCCL INFO x", *8 * [""], "failed (exitcode: -6) local_rank: 1"), "process-died",
+         "Signal 6", "Signal 9"),
+        (("x:9 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out",
+          "NCCL INFO NCCL_IB_GID_INDEX set by environment to 0.", "NCCL INFO NCCL version 2.21.5"),
+         "rdma-no-path", "take the setting away", "before NCCL 2.21"),
+        (("x:9 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Bad address",
+          "NCCL INFO x\n#  Rank  0 Pid  1 on  a device  0 [0x1] NVIDIA GeForce RTX 3090"),
+         "rdma-gpu-memory", "GeForce cards, as these are", "peermem"),
+        (("x:9 NCCL WARN Call to ibv_reg_dmabuf_mr failed with error Operation not supported",),
+         "rdma-gpu-memory", "NCCL_DMABUF_ENABLE=0 ...", "or use dma-buf"),
+        (("x.cc:9 NCCL WARN Cuda failure 900 'operation not permitted when stream is capturing'",),
+         "graph-capture", "A capture forbids this call", "R465"),
+        (("misc/socket.cc:9 NCCL WARN Accept failed: Interrupted system call",), "nccl-internal",
+         "A signal came", "one version of NCCL"),
+        (("include/shm.h:2 NCCL WARN Call to shm_open failed : Permission denied", "include/shm.h:4"
+          " NCCL WARN Error while creating shared memory segment a (size 4)"), "shm-access",
+         "chmod 1777", "too small"),
+        (("/hipify/src/enqueue.cc:9 NCCL WARN HIP failure 'the operation cannot be performed in the"
+          " present state'",), "cuda-failed", "AMD_LOG_LEVEL=3", "CUDA_LAUNCH_BLOCKING"),
+        (("sharp_plugin.c:3 NCCL WARN SHARP group create: Streaming Tree lock failed (-18)",),
+         "sharp-failed", "one group at a time", "firmware"),
         (("NCCL INFO x\nPrimary job  terminated normally, but 1 process returned",),
          "launcher-failed", "This is an effect", "first line"),
         (("NCCL INFO x\nThere are not enough slots available in the system",),
          "launcher-failed", "first line", "an effect"),
         *(
-            (("NCCL INFO x\nOur job hangs after the start, without an error.",
+            ((f"NCCL INFO x\n{HANG}",
               f"NCCL INFO comm 0x1 rank 0 nRanks 2 nNodes {nodes} localRanks 2 localRank 0 MNNVL 0",
               f"{START[:-10]}Init COMPLETE"), "hang-described", said, unsaid)
             for nodes, said, unsaid in ((1, "the first call on one", "Between nodes"),
                                         (2, "Between nodes", "NCCL_SOCKET_IFNAME="))
         ),
+        ((START, f"NCCL INFO Connected all rings\n{HANG}"), "hang-described", "NCHANNELS", "IB_"),
+        ((f"{START}\n{HANG}",), "hang-described", "All ranks started", "did not start"),
         ((OFI,), "ofi-operation", "AWS", "Endpoints"),
         ((f"{GLIBC}(required by libnccl-net.so)",), "net-plugin-not-loaded", "older", "PATH"),
         ((f"{GLIBC[:51]}/x.so: undefined symbol: a",), "net-plugin-not-loaded", "ldd", "newer"),

@@ -63,8 +63,12 @@ _PG = "[PG ID 1 PG GUID {}(x) Rank {}] Timeout at NCCL work: {}, last enqueued N
         (_watchdog(0, "4 REDUCE", prefix="[rank0]:") + _watchdog(0, "4 REDUCE", prefix="[rank4]:")
          + _watchdog(1, "9 REDUCE", prefix="[rank1]:"), []),
         # Two groups: each rank stopped where its group did.
-        (_watchdog(0, "4 ALLREDUCE") + _PG.format(3, 0, 4) + _watchdog(1, "9 REDUCE") + _PG.format(
-         5, 1, 9), []),
+        (_watchdog(0, "4 ALLREDUCE") + _PG.format(3, 0, 4) + _watchdog(1, "9 RECV") + _PG.format(
+         5, 1, 9), ["2 groups hang at once: group 3(x) in SeqNum 4 ALLREDUCE of 8 elements; "
+                    "group 5(x) in SeqNum 9 RECV"]),
+        # Ranks of a group are named by the numbers of their processes.
+        ("".join(_watchdog(of, "9 ALLTOALL", prefix=f"[rank{of + 4}]:") for of in (0, 2)), [
+         "SeqNum 9 ALLTOALL: ranks 4, 6; no timeout of rank 1 of the group"]),
         (_watchdog(0, "4 SEND") + _watchdog(1, "5 RECV"), []),
         # The group of the second is not named: it may be another one.
         (_watchdog(0, "4 ALLREDUCE") + _PG.format(3, 0, 4) + 2 *_watchdog(1, "5 ALLREDUCE", 1), [
@@ -95,7 +99,7 @@ _PG = "[PG ID 1 PG GUID {}(x) Rank {}] Timeout at NCCL work: {}, last enqueued N
             + _PG.format(3, 0, 4)
             + _watchdog(2, "4 ALLTOALL")
             + _PG.format(3, 2, 4),
-            ["group 3: SeqNum 4 ALLTOALL: ranks 0, 2; no timeout of rank 1"],
+            ["group 3(x): SeqNum 4 ALLTOALL: ranks 0, 2; no timeout of rank 1"],
         ),
         (_watchdog(3, "4 ALLREDUCE"), []),
     ],

@@ -86,7 +86,7 @@ _BESIDE = (
     # perftest with --use_cuda
     (
         "cuMemAlloc() of a",
-        "gpu_mr",
+        "rdma_gpu_memory",
         re.compile(r"^(?:Couldn't allocate MR|[Ff]ailed to create (?:mr|MR))\b.*", re.M),
     ),
     # dcgm-exporter shows the last Xid of a GPU, of which a program causes some.
@@ -115,7 +115,10 @@ _BARE = (
 _BYTES = tuple(word.encode() for word in (*_KIND, *_BARE))
 # Before NCCL 2.24 this line does not say why.
 _CREATED = re.compile(r"while creating shared memory segment(?!.*error: )")
-_NO_SPACE_MATTER = re.compile(r"shmutils\.cc:\d{1,6} NCCL WARN (?:Cuda|Error: (?!failed to ext))")
+_NO_SPACE_MATTER = re.compile(
+    r"shm(?:utils)?\.(?:cc|h):\d{1,6} NCCL WARN (?:Cuda|Error: (?!failed to ext)"
+    r"|Call to \w+ failed ?: (?!No space))"
+)
 _LIBFABRIC = ("ofi", "rdma", "verbs")
 _QUIET = re.compile(r"\b(?:INFO|TRACE|DEBUG|UCX)\b")
 
@@ -212,7 +215,9 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
         if known is not None:
             found[key] = known._replace(times=known.times + 1)
         elif len(found) < MOST:
-            found[key] = FailureLine(key[0], line[:LONGEST], number, 1)
+            # What XLA quotes stands at the end of a long line.
+            said = line[max(0, line.find("NCCL operation")) if len(line) > LONGEST else 0 :]
+            found[key] = FailureLine(key[0], said[:LONGEST], number, 1)
     return tuple(found.values())
 
 
@@ -312,7 +317,7 @@ _NEAR = 1 << 16
 _BELOW = re.compile(
     r"/(?:libc|libpthread|libucs|ld-linux\S*|libasan|libstdc\+\+)[.-][^/]*$"
     r"|^(?:_*(?:sigaction|restore_rt|libc_\w+|GI_\w+)|killpg|g?signal|raise|abort|ucs_\w+"
-    r"|pthread_kill\w*)$"
+    r"|pthread_kill\w*|_*funlockfile)$"
 )
 
 

@@ -187,7 +187,7 @@ _FAILURES = (
     ("pcie_corrected", re.compile(r"severity=Correct|AER: (?:Multiple )?[Cc]orrect\w+ error")),
     (
         "crashed",
-        re.compile(r"segfault at .* in lib(?:nccl|rccl|cuda|mlx5|ibverbs|fabric|efa|bnxt)"),
+        re.compile(r"segfault at .* in lib(?:nccl|rccl|cuda|mlx5|ibverbs|fabric|efa|bnxt|vgpu)"),
     ),
     ("memory", re.compile(r"Out of memory: Kill|oom-kill|[Mm]emory cgroup out of memory")),
     ("machine", re.compile(r"^(?!.*amdgpu).*\[Hardware Error\]|Machine [Cc]heck|EDAC .*\bUE\b")),

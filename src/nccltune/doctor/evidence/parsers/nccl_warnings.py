@@ -182,12 +182,13 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"No usable listening interface|\bbind\b.*Cannot assign requested address", "no_interface"),
     ("", r"[Cc]onnect to 172\.17\.\d+\.\d+<", "container_address"),
     ("", r"Bad file descriptor", "effect"),
+    ("", r"Interrupted system call", "internal"),
     # Before "network": a socket that could not be made reached nobody.
     ("", r"Too many open files|Cannot allocate memory|malloc\(size=\d+\) returned null|"
      r"(?:pthread_create|fork|clone).*Resource temporarily unavailable", "limit"),
     ("", r"\b[Bb]ind\b.*Address already in use", "ports"),
     ("", r"^Missing \"|NUMA auto balancing|^HSA_\w+ is not set", "rocm_host"),
-    ("", r"[rt]x ctrl timeout", "tcpx_wait"),
+    ("", r"[rt]x ctrl timeout", "late"),
     ("", r"Unable to open device", "verbs"),
     ("", r"truncated|collective mismatch|Mismatched collective|incorrect receive info",
      "calls_differ"),
@@ -213,7 +214,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"closed by remote peer|Connection reset by peer|Broken pipe", "peer_gone"),
     ("", r"(?:[Cc]onnect\b|recv|send|accept|bind|poll|listen|getaddrinfo).*"
      r"(?:refused|timed out|unreachable|No route|assign requested)", "network"),
-    (r"fastsocket", r"incoming CPU|Maximum retry", "fastsocket"),
+    (r"fastsocket", r"incoming CPU|Maximum retry", "optional"),
     (r"socket\.(?:cc?|h)|(?:^|/)bootstrap\.cc|os/\w+\.cc", r"[Cc]onnect to |PollConnect|"
      r"refused|timed out|unreachable|No route|assign requested|\bfailed ?:|"
      r"exceeded (?:error )?(?:retry|retries|timeouts)", "network"),

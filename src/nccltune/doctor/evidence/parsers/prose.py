@@ -54,8 +54,9 @@ _STAGES = (
     (r" via P2P| via direct pointer", "while GPUs of a node are joined (P2P)"),
     (r" via SHM| via direct shared", "while ranks of a node are joined (shared memory)"),
     (r" via NET|Connected all|NET/", "while nodes are joined (network)"),
-    (r"Bootstrap|Using network|cudaDriverVersion|set by environment", "before the ranks met"),
+    (r"Bootstrap|Using network|cudaDriverVersion|set by env|Init START", "before the ranks met"),
 )
+_RINGS = "Connected all rings"
 _MANY = r"(?:two|2|both|several|multiple|different|separate|each|between|across|four|4|eight|8)"
 _BOXES = rf"\b{_MANY} (?:\w+ )?(?:docker|container|pod)s?\b"
 _ONE_NODE = r"\b(?:same|one|single) (?:\w+ )?(?:host|node|machine|server|box)\b"
@@ -87,6 +88,8 @@ def described_hang(text: str) -> list[LogHang]:
             last = messages[-1]["text"].strip()
             stages = (stage for mark, stage in _STAGES if re.search(mark, last))
             stage = next(stages, "during its start")
+            if stage != _STAGES[0][1] and any(_RINGS in one["text"] for one in messages):
+                stage = "after the rings were connected"
             return [LogHang(text=words.strip(), last=last[:120], stage=stage)]
     return []
 

@@ -15,7 +15,8 @@ _CALL = re.compile(
 )
 # "[PG ID 1 PG GUID 3 Rank 0] ... at work: 126", "[PG 1 Rank 0] Timeout at NCCL work: 126"
 _GROUP = re.compile(
-    r"\[PG (?:ID \d+ PG GUID )?(?P<group>[^\s(\]]{1,80})[^\]\n]{0,80} Rank (?P<rank>\d{1,6})\]"
+    r"(?:\[rank(?P<process>\d{1,6})\]:.{0,300}?)?\[PG (?:ID \d+ PG GUID )?"
+    r"(?P<group>[^\s(\]]{1,80}(?:\([A-Za-z]\w{0,60}\))?)[^\]\n]{0,80} Rank (?P<rank>\d{1,6})\]"
     r".{0,200}? (?:at |NCCL |id: |sequence ){1,9}(?:work|id): (?P<number>\d{1,19})"
 )
 # Calls of which all ranks have the same number of elements.
@@ -47,7 +48,15 @@ def ranks_apart(text: str) -> tuple[FailureLine, ...]:
     if "WorkNCCL(" not in text:
         return ()
     lines = []
-    for group, (start, ranks) in _groups(text).items():
+    groups = _groups(text)
+    if len(groups) > 1:
+        hung = [
+            f"group {of} in {min(map(min, one.values()))[1]}" for of, (_, one) in groups.items()
+        ]
+        said = f"{len(hung)} groups hang at once: {'; '.join(hung[:_MOST])}"
+        at = text.count("\n", 0, next(iter(groups.values()))[0]) + 1
+        lines.append(FailureLine("watchdog", said, at, 1))
+    for group, (start, ranks) in groups.items():
         if any(len({one[2] for one in calls}) > 1 for calls in ranks.values()) or (
             not group and any(len(calls) > 1 for calls in ranks.values())
         ):
@@ -58,9 +67,13 @@ def ranks_apart(text: str) -> tuple[FailureLine, ...]:
         if any(_PAIRS.search(call) for _, call in calls):
             continue
         missing = max(ranks) + 1 - len(ranks)
-        said = f"group {group}: " if group.isdigit() else ""
+        said = f"group {group}: " if group[:1].isdigit() else ""
+        # A group counts its ranks from 0 on: the number of the process says which of the job.
+        process = {rank: int(min(seen)[2] or rank) for rank, seen in ranks.items()}
+        own = "" if all(rank == of for rank, of in process.items()) else " of the group"
         said += "; ".join(
-            f"{call}: {_ranks(of, len(of))}" for (_, call), of in sorted(calls.items())[:_MOST]
+            f"{call}: {_ranks([process[one] for one in of], len(of))}"
+            for (_, call), of in sorted(calls.items())[:_MOST]
         )
         kind = "watchdog"
         if len(calls) > 1:
@@ -73,7 +86,7 @@ def ranks_apart(text: str) -> tuple[FailureLine, ...]:
             continue
         elif missing and not _is_cut(text):
             absent = (rank for rank in range(max(ranks)) if rank not in ranks)
-            said += f"; no timeout of {_ranks(list(islice(absent, _SHOWN)), missing)}"
+            said += f"; no timeout of {_ranks(list(islice(absent, _SHOWN)), missing)}{own}"
         lines.append(FailureLine(kind, said, text.count("\n", 0, start) + 1, 1))
     return tuple(lines)
 
@@ -91,16 +104,16 @@ _Ranks = dict[int, set[tuple[int, str, str]]]
 def _groups(text: str) -> dict[str, tuple[int, _Ranks]]:
     """Return by group the offset of its first line, and by rank number, call and the process that
     printed it."""
-    named: dict[tuple[str, str], set[str]] = defaultdict(set)
+    named: dict[tuple[str | None, ...], set[str]] = defaultdict(set)
     for match in _GROUP.finditer(text):
-        named[match["rank"], match["number"]].add(match["group"])
+        named[match.group("process", "rank", "number")].add(match["group"])
     if len(set[str]().union(*named.values())) == 1:
         # A line of which the group was left out may be of another group.
-        matches = _CALL.finditer(text)
-        named = {} if any(not named[one["rank"], one["number"]] for one in matches) else named
+        ids = (one.group("process", "rank", "number") for one in _CALL.finditer(text))
+        named = {} if any(not named[one] for one in ids) else named
     found: dict[str, tuple[int, _Ranks]] = {}
     for match in _CALL.finditer(text):
-        groups = named.get((match["rank"], match["number"]), set()) if named else {""}
+        groups = named.get(match.group("process", "rank", "number"), set()) if named else {""}
         if len(groups) != 1:
             continue
         (group,) = groups
@@ -142,5 +155,5 @@ def stalled_ranks(text: str) -> tuple[FailureLine, ...]:
             found[ranks] = found[ranks]._replace(times=found[ranks].times + 1)
         elif len(found) < _SHOWN:
             said = f"{match['tensor']}: missing {_ranks(list(ranks), len(ranks))}"
-            found[ranks] = FailureLine("stalled", said, number + 1, 1)
+            found[ranks] = FailureLine("late", said, number + 1, 1)
     return tuple(found.values())
