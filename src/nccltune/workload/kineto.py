@@ -4,10 +4,9 @@
 The best evidence in a file counts: NCCL's kernels with sizes, else the calls on the host
 (`record_param_comms`), else the annotations `nccl:all_reduce` of PyTorch before 2.2. A kernel of
 NCCL without a size, such as one that a CUDA graph replays, is only counted. Where the trace has
-steps, calls that start outside of them are left out.
+steps, a call belongs to the one in which the host makes it, because the GPU may run far behind.
 """
 
-import math
 from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
@@ -32,6 +31,7 @@ UNSIZED = "kernels of NCCL of which the trace has no size, as in CUDA graphs and
 _BARRIER = "barriers, which carry no data, are not counted"
 _EDGES = 1 << 20
 """Most starts and ends of kernels that are processed at once."""
+_ID = "External id"
 _OUTSIDE = "calls outside the recorded steps are left out"
 
 
@@ -50,10 +50,11 @@ class _Job(msgspec.Struct):
 
 
 class _Spans(NamedTuple):
-    """The starts and ends of alike events, in us."""
+    """The starts and ends of alike events, in us. `ids` has the call on the host of each kernel."""
 
     starts: "array[float]"
     ends: "array[float]"
+    ids: list[Any]
 
     def add(self, event: _Event) -> None:
         self.starts.append(event.ts)
@@ -74,11 +75,12 @@ class _Spans(NamedTuple):
     def chosen(self, which: "np.ndarray[Any, np.dtype[np.bool_]]") -> "_Spans":
         """Return the events for which `which` is true."""
         starts, ends = np.asarray(self.starts)[which], np.asarray(self.ends)[which]
-        return _Spans(array("d", starts), array("d", ends))
+        ids = [number for number, is_chosen in zip(self.ids, which, strict=False) if is_chosen]
+        return _Spans(array("d", starts), array("d", ends), ids)
 
 
 def _no_spans() -> _Spans:
-    return _Spans(array("d"), array("d"))
+    return _Spans(array("d"), array("d"), [])
 
 
 class _Trace:
@@ -88,8 +90,11 @@ class _Trace:
         self.kernels: dict[CommCall, _Spans] = {}
         self.host: dict[CommCall, _Spans] = {}
         self.annotations: dict[CommCall, _Spans] = {}
+        self.made: dict[Any, float] = {}
+        """When the host made a call, by what its kernels have as `External id`."""
         self.unread: dict[str, Unread] = {}
         self.steps = _no_spans()
+        self.steps_us = 0.0
         self.others = _no_spans()
 
     def take(self, event: _Event) -> None:
@@ -99,6 +104,8 @@ class _Trace:
         if event.cat == "kernel":
             self._take_kernel(event)
         elif event.name == _HOST.decode():
+            if isinstance(number := event.args.get(_ID), int):
+                self.made[number] = event.ts
             self._add(self.host, event, self._call(event))
         elif event.cat == "user_annotation" and event.name.startswith("ProfilerStep"):
             self.steps.add(event)
@@ -128,7 +135,9 @@ class _Trace:
         if isinstance(call, Unread):
             self._leave(Unread(call.reason, time_us=time_us))
         elif call is not None:
-            calls.setdefault(call, _no_spans()).add(event)
+            spans = calls.setdefault(call, _no_spans())
+            spans.add(event)
+            spans.ids.append(event.args.get(_ID) if calls is self.kernels else None)
 
     def _leave(self, item: Unread) -> None:
         before = self.unread.get(item.reason, Unread(item.reason, number=0))
@@ -179,7 +188,8 @@ class _Trace:
             self._leave(Unread("no call is in a recorded step: the steps are not used"))
             self.steps, inside = _no_spans(), found
             whole = _joined(inside.values())
-        clock = _Clock(whole, self.others, self.steps) if found is self.kernels else None
+        clock = _Clock(whole, self.others) if found is self.kernels else None
+        self.steps_us = self._time_of_steps(whole, 0.0 if clock is None else clock.whole_us)
         for call, spans in inside.items():
             if not spans.starts:
                 continue
@@ -189,23 +199,44 @@ class _Trace:
             )
 
     def leave_cut_steps(self) -> None:
-        """Leave out steps behind which no call begins: a file that is cut off may lack theirs."""
-        found = _joined((self.kernels or self.host or self.annotations).values())
-        whole = np.asarray(self.steps.ends) <= max(found.starts, default=0.0)
+        """Leave out steps behind which no call is made: a file that is cut off may lack theirs."""
+        found = (self.kernels or self.host or self.annotations).values()
+        last = max((float(self._made(spans).max()) for spans in found), default=0.0)
+        whole = np.asarray(self.steps.ends) <= last
         if not whole.all():
             self._leave(Unread("a step that may be cut off", number=int((~whole).sum())))
             self.steps = self.steps.chosen(whole)
 
+    def _made(self, spans: _Spans) -> "_Floats":
+        """Return when the host made each call, as far as the trace has it, else its start."""
+        ids = spans.ids or [None] * len(spans.starts)
+        pairs = zip(ids, spans.starts, strict=True)
+        return np.asarray([self.made.get(number, start) for number, start in pairs])
+
     def _in_steps(self, spans: _Spans) -> _Spans:
-        """Return the events that start in a step; all if the trace has no steps."""
+        """Return the events that are called in a step; all if the trace has no steps."""
         if not self.steps.starts:
             return spans
         starts, ends = np.asarray(spans.starts), np.asarray(spans.ends)
-        inside = self.steps.active(starts) > 0
+        inside = self.steps.active(self._made(spans)) > 0
         if not inside.all():
             time_us = float((ends - starts)[~inside].sum()) if self.kernels else 0.0
             self._leave(Unread(_OUTSIDE, number=int((~inside).sum()), time_us=time_us))
         return spans.chosen(inside)
+
+    def _time_of_steps(self, calls: _Spans, nccl_us: float) -> float:
+        """Return the time of all steps: that of the host, or of the GPU if it is slower.
+
+        The GPU's is that from the first of NCCL's kernels of a step to that of another.
+        """
+        begun = np.sort(self.steps.starts)
+        host_us = float((np.sort(self.steps.ends) - begun).sum())
+        if not host_us or not nccl_us:
+            return host_us
+        step, starts = np.searchsorted(begun, self._made(calls), "right"), np.asarray(calls.starts)
+        first, last = step.min(), step.max()
+        gpu_us = starts[step == last].min() - starts[step == first].min()
+        return max(host_us, nccl_us, float(gpu_us) * len(begun) / max(int(last - first), 1))
 
 
 _Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -217,26 +248,26 @@ def _joined(parts: Iterable[_Spans]) -> _Spans:
     for part in parts:
         found.starts.extend(part.starts)
         found.ends.extend(part.ends)
+        found.ids.extend(part.ids)
     return found
 
 
 class _Clock:
     """The time of NCCL up to each moment, in which kernels at once share it equally."""
 
-    def __init__(self, nccl: _Spans, others: _Spans, steps: _Spans) -> None:
+    def __init__(self, nccl: _Spans, others: _Spans) -> None:
         others = others.beside(nccl)  # A large trace has millions that say nothing here.
-        edges = [nccl.starts, nccl.ends, others.starts, others.ends, steps.starts, steps.ends]
+        edges = [nccl.starts, nccl.ends, others.starts, others.ends]
         self._times: _Floats = np.unique(np.concatenate([np.asarray(edge) for edge in edges]))
         self._all, self._exposed = np.zeros((2, len(self._times)))
         for start in range(0, len(self._times) - 1, _EDGES):
             at = self._times[start : start + _EDGES + 1]
             running = nccl.active(at[:-1])
             shares = np.where(running > 0, np.diff(at) / np.maximum(running, 1), 0.0)
-            if steps.starts:
-                shares[steps.active(at[:-1]) == 0] = 0.0
             alone = shares * (others.active(at[:-1]) == 0)
             for sums, parts in ((self._all, shares), (self._exposed, alone)):
                 sums[start + 1 : start + len(at)] = sums[start] + np.cumsum(parts)
+        self.whole_us = float(self._all[-1]) if len(self._all) else 0.0
 
     def times(self, spans: _Spans) -> tuple[float, float]:
         """Return the time of kernels, and that in which no kernel but NCCL's ran."""
@@ -282,9 +313,8 @@ def _summary(trace: _Trace, job: _Job, name: str) -> Iterator[Recorded]:
         ranks = call.group.ranks or sizes.get(call.communicator.partition(" ")[0], 0)
         group = msgspec.structs.replace(call.group, ranks=ranks)
         yield msgspec.structs.replace(call, recorder=recorder, group=group)
-    steps_us = math.fsum(trace.steps.ends) - math.fsum(trace.steps.starts)
-    if steps_us > 0:
-        yield Steps(recorder, len(trace.steps.starts), steps_us)
+    if trace.steps_us > 0:
+        yield Steps(recorder, len(trace.steps.starts), trace.steps_us)
     yield from trace.unread.values()
     if not trace.kernels and (trace.host or trace.annotations):
         yield Unread("no kernel of NCCL has a size in the trace: the calls have no times")

@@ -161,8 +161,8 @@ def test_calls_outside_the_steps_are_left_out(tmp_path: Path) -> None:
         nccl_kernel("allreduce", 512, 110e3, 2e3),
     ]
     found = read(tmp_path / "t", trace(events))
-    # Of the call that runs on after the step, the part in the step counts.
-    assert (only(found).calls, only(found).time_us) == (2, pytest.approx(3e3))
+    assert (only(found).calls, only(found).time_us) == (2, pytest.approx(7e3))
+    assert found.step_us == pytest.approx(1e4)
     assert "calls outside the recorded steps are left out (2)" in reasons(found)
     assert sum(item.time_us for item in found.unread) == 82e3
 
@@ -173,6 +173,20 @@ def test_calls_of_the_host_outside_the_steps_are_left_out(tmp_path: Path) -> Non
     found = read(tmp_path / "t", trace([*calls, STEP]))
     assert only(found).calls == 1
     assert "calls outside the recorded steps are left out (1)" in reasons(found)
+
+
+def test_a_call_is_of_the_step_in_which_the_host_makes_it(tmp_path: Path) -> None:
+    """Kernels that run one step (10 ms on the host) and more later, every 20 ms."""
+    args = nccl_kernel("allreduce", 512, 0, 0)["args"]
+    events = []
+    for number in range(3):
+        start, call = 1e5 + 1e4 * number, args | {"External id": 7 + number}
+        events += [event(f"ProfilerStep#{number}", "user_annotation", start, 1e4)]
+        events += [event("record_param_comms", "cpu_op", start + 1e3, 2.0, **call)]
+        events += [nccl_kernel("allreduce", 512, 1.2e5 + 2e4 * number, 5e3, **call)]
+    found = read(tmp_path / "t", trace(reversed(events)))
+    assert (only(found).calls, only(found).time_us, found.steps) == (3, 15e3, 3)
+    assert (found.step_us, found.unread) == (pytest.approx(2e4), [])
 
 
 def test_steps_without_a_call_are_not_used(tmp_path: Path) -> None:
