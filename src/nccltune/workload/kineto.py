@@ -29,6 +29,7 @@ _KERNEL, _STEP, _HOST, _NCCL = b'"kernel"', b"ProfilerStep", b"record_param_comm
 _LISTS = frozenset({"traceEvents"})
 UNSIZED = "kernels of NCCL of which the trace has no size, as in CUDA graphs and before PyTorch 2.2"
 _BARRIER = "barriers, which carry no data, are not counted"
+_MOST_TIME_US = 1e18
 _EDGES = 1 << 20
 """Most starts and ends of kernels that are processed at once."""
 _ID = "External id"
@@ -101,7 +102,9 @@ class _Trace:
         """Process one event."""
         if event.ph != "X":
             return
-        if event.cat == "kernel":
+        if max(abs(event.ts), event.dur) > _MOST_TIME_US:
+            self._leave(Unread("an event at a time that cannot be right"))
+        elif event.cat == "kernel":
             self._take_kernel(event)
         elif event.name == _HOST.decode():
             if isinstance(number := event.args.get(_ID), int):

@@ -83,7 +83,6 @@ def moved_elements(operation: Operation, inputs: int, outputs: int, ranks: int) 
     return larger
 
 
-_MOST_BYTES, _MOST_RANKS = 1 << 63, (1 << 31) - 1
 _OTHERS = ("gloo", "mpi", "ucc")
 """Backends of PyTorch beside NCCL."""
 
@@ -109,11 +108,7 @@ def call_of(
         return Unread(f"{operation.prose} without its numbers of elements")
     if each is None:
         return Unread(f"{operation.prose} of {dtype[:40]!r}, a type of unknown size")
-    if group.ranks > _MOST_RANKS:
-        return Unread(f"{operation.prose} of 2^31 ranks or more")
     size = each * moved_elements(operation, inputs, outputs, max(group.ranks, 1))
-    if size >= _MOST_BYTES:
-        return Unread(f"{operation.prose} of 8 EiB or more")
     return CommCall(recorder, communicator, group, operation, size)
 
 

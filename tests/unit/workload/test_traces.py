@@ -17,7 +17,19 @@ from nccltune.workload.call import CommGroup, Operation, Unread
 from nccltune.workload.chakra import read_chakra
 from nccltune.workload.pytorch_names import call_of
 from nccltune.workload.reading import read_workload
-from tests.unit.workload.recordings import event, nccl_kernel, only, read, reasons, sizes, trace
+from nccltune.workload.table import WorkloadTable
+from tests.unit.workload.recordings import (
+    LOG_START,
+    event,
+    inspected,
+    log_call,
+    nccl_kernel,
+    only,
+    read,
+    reasons,
+    sizes,
+    trace,
+)
 
 
 def test_kernels_have_sizes_and_times(tmp_path: Path) -> None:
@@ -317,5 +329,22 @@ def test_a_large_node_takes_no_more_than_its_bytes(node: bytes, said: list[str])
 
 @pytest.mark.parametrize(("ranks", "is_read"), [((1 << 31) - 1, True), (1 << 31, False)])
 def test_a_group_has_as_many_ranks_as_nccl_counts(ranks: int, is_read: bool) -> None:
-    found = call_of("x", "c", CommGroup("", ranks), "allreduce", 8, 8, "byte")
-    assert isinstance(found, Unread) is not is_read
+    call = call_of("x", "c", CommGroup("", ranks), "allreduce", 8, 8, "byte")
+    assert WorkloadTable().add([call] * 3, "x") == 3 * is_read
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        trace([nccl_kernel("allreduce", 10**30, 1.0, 2.0)]),
+        trace([nccl_kernel("allreduce", 8, 1e308, 1e308)]),
+        trace([nccl_kernel("allreduce", 8, 1.0, 1e17)]),
+        inspected("coll_perf", "AllGather", 2 * 10**18),
+        inspected("coll_perf", "AllReduce", 8, coll_exec_time_us=1e300),
+        LOG_START + log_call("AllReduce", 9 * 10**18),
+    ],
+    ids=range(6),
+)
+def test_what_no_call_can_have_is_not_read(tmp_path: Path, content: str) -> None:
+    with pytest.raises(InputError, match=r"time (that )?cannot be right"):
+        read(tmp_path / "t", content)
