@@ -8,7 +8,8 @@ steps, a call belongs to the one in which the host makes it, because the GPU may
 """
 
 from array import array
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Container, Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
@@ -40,6 +41,7 @@ class _Event(msgspec.Struct):
     name: str = ""
     cat: str = ""
     ph: str = ""
+    tid: Any = None
     ts: float = 0.0
     dur: float = 0.0
     args: dict[str, Any] = {}
@@ -84,6 +86,38 @@ def _no_spans() -> _Spans:
     return _Spans(array("d"), array("d"), [])
 
 
+class _Coalesced:
+    """Calls that are one to NCCL, as `batch_isend_irecv` makes them: their kernel has no sizes.
+
+    On the host an annotation follows them, and one of equal id covers their kernel on the GPU.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, float, Any, CommCall]] = []
+        self.ends: list[tuple[str, float, Any]] = []
+        self.covers: dict[str, list[tuple[float, float, Any]]] = {}
+        self.kernels: list[tuple[str, float, float]] = []
+
+    def groups(self, sized: Container[Any]) -> dict[Any, list[tuple[Any, CommCall]]]:
+        """Return the calls of each group with their ids. Those of `sized` have a kernel."""
+        found: dict[Any, list[tuple[Any, CommCall]]] = {}
+        ends = sorted(self.ends, key=lambda end: end[:2])
+        for thread, made, number, call in self.calls:
+            at = bisect_left(ends, (thread, made), key=lambda end: end[:2])
+            if number not in sized and at < len(ends) and ends[at][0] == thread:
+                found.setdefault(ends[at][2], []).append((number, call))
+        return found
+
+    def placed(self) -> Iterator[tuple[float, float, Any]]:
+        """Yield the start, the end and the group of each kernel; None: of none."""
+        for spans in self.covers.values():
+            spans.sort(key=lambda span: span[0])
+        for stream, start, end in self.kernels:
+            spans = self.covers.get(stream, [])
+            at = bisect_right(spans, start, key=lambda span: span[0]) - 1
+            yield start, end, spans[at][2] if at >= 0 and start < spans[at][1] else None
+
+
 class _Trace:
     """What one file shows, level by level."""
 
@@ -93,6 +127,7 @@ class _Trace:
         self.annotations: dict[CommCall, _Spans] = {}
         self.made: dict[Any, float] = {}
         """When the host made a call, by what its kernels have as `External id`."""
+        self.coalesced = _Coalesced()
         self.unread: dict[str, Unread] = {}
         self.steps = _no_spans()
         self.steps_us = 0.0
@@ -107,13 +142,44 @@ class _Trace:
         elif event.cat == "kernel":
             self._take_kernel(event)
         elif event.name == _HOST.decode():
-            if isinstance(number := event.args.get(_ID), int):
+            call, number = self._call(event), event.args.get(_ID)
+            if isinstance(number, int) and isinstance(call, CommCall):
                 self.made[number] = event.ts
-            self._add(self.host, event, self._call(event))
+                self.coalesced.calls.append((str(event.tid), event.ts, number, call))
+            self._add(self.host, event, call)
+        elif event.name == "nccl:coalesced" and isinstance(event.args.get(_ID), int):
+            self._take_group(event, event.args[_ID])
         elif event.cat == "user_annotation" and event.name.startswith("ProfilerStep"):
             self.steps.add(event)
         elif event.cat == "user_annotation" and event.name.startswith("nccl:"):
             self._add(self.annotations, event, self._annotated(event))
+
+    def _take_group(self, event: _Event, number: int) -> None:
+        if event.cat == "user_annotation":
+            self.coalesced.ends.append((str(event.tid), event.ts, number))
+        elif event.cat == "gpu_user_annotation":
+            covers = self.coalesced.covers.setdefault(str(event.tid), [])
+            covers.append((event.ts, event.ts + event.dur, number))
+
+    def place_groups(self) -> None:
+        """Give kernels without a size to the coalesced calls that they are of.
+
+        Each call has the span of all kernels of its group, so that they share the time.
+        """
+        sized = {number for spans in self.kernels.values() for number in spans.ids}
+        groups, whole = self.coalesced.groups(sized), dict[Any, tuple[float, float]]()
+        for start, end, group in self.coalesced.placed():
+            if group in groups:
+                before = whole.get(group, (start, end))
+                whole[group] = min(start, before[0]), max(end, before[1])
+            else:
+                self._leave(Unread(UNSIZED, time_us=end - start))
+        for group, (start, end) in whole.items():
+            for number, call in groups[group]:
+                spans = self.kernels.setdefault(call, _no_spans())
+                spans.starts.append(start)
+                spans.ends.append(end)
+                spans.ids.append(number)
 
     def _take_kernel(self, event: _Event) -> None:
         if not event.name.lower().startswith(("nccl", "void nccl", "rccl")):
@@ -124,7 +190,7 @@ class _Trace:
         if kind == "barrier":
             self._leave(Unread(_BARRIER, time_us=event.dur))
         elif not kind or kind in NO_CALL:
-            self._leave(Unread(UNSIZED, time_us=event.dur))
+            self.coalesced.kernels.append((str(event.tid), event.ts, event.ts + event.dur))
         else:
             self._add(self.kernels, event, self._call(event), event.dur)
 
@@ -302,6 +368,7 @@ def read_kineto(file: BinaryIO, name: str) -> Iterator[Recorded]:
             trace.take(decoder.decode(raw))
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             yield Unread("an event that is not one of the PyTorch profiler", item.line)
+    trace.place_groups()
     if not stream.complete:
         trace.leave_cut_steps()
     yield from _summary(trace, job, name)

@@ -8,7 +8,10 @@ from collections.abc import Iterable
 
 from nccltune.workload.call import CommCall, CommGroup, Operation, Unread
 
-NO_CALL = frozenset({"wait", "init", "barrier", "coalesced", "start_coalescing", "end_coalescing"})
+NO_CALL = frozenset({
+    "wait", "init", "barrier", "coalesced", "start_coalescing", "end_coalescing",
+    "broadcastuniquencclid",
+})  # fmt: skip
 """Entries that move no data by themselves. `wait` is the wait of a stream; the calls of a coalesced
 group have entries of their own; a barrier runs as an all-reduce that is listed as such."""
 

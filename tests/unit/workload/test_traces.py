@@ -201,6 +201,36 @@ def test_a_call_is_of_the_step_in_which_the_host_makes_it(tmp_path: Path) -> Non
     assert (found.step_us, found.unread) == (pytest.approx(2e4), [])
 
 
+def test_a_kernel_of_coalesced_calls_has_the_sizes_of_its_group(tmp_path: Path) -> None:
+    """As PyTorch 2.11 traces `batch_isend_irecv`; the last group has no annotation on the GPU."""
+    events, thread = [], {"tid": 3}
+    for number in range(3):
+        at = 1e3 * number
+        for part, name in enumerate(("send", "recv")):
+            args = nccl_kernel(name, 512 << number, 0, 0)["args"] | {
+                "External id": 10 * number + part
+            }
+            events += [event("record_param_comms", "cpu_op", at + part, 1.0, **args) | thread]
+        cover = {"External id": 10 * number + 5}
+        events += [event("nccl:coalesced", "user_annotation", at + 2, 9.0, **cover) | thread]
+        late = 5e3 + at
+        for start in (late, late + 50.0) if number == 1 else (late,):
+            events += [event("ncclDevKernel_SendRecv(x)", "kernel", start, 30.0) | {"tid": 16}]
+        if number < 2:
+            cover_gpu = event("nccl:coalesced", "gpu_user_annotation", late - 1, 99.0, **cover)
+            events += [cover_gpu | {"tid": 16}]
+    events += [nccl_kernel("broadcast", 8, 9e3, 1.0, **{"External id": 77})]
+    found = read(tmp_path / "t", trace(reversed(events)))
+    rows = {(row.operation.value, row.bytes): (row.calls, row.time_us) for row in found.rows}
+    assert rows.pop(("broadcast", 16)) == (1, 1.0)
+    assert rows == {
+        (name, size): (1, pytest.approx(time_us))
+        for name in ("send", "recv")
+        for size, time_us in ((1024, 15.0), (2048, 40.0))
+    }
+    assert f"{kineto.UNSIZED} (1)" in reasons(found)
+
+
 def test_steps_without_a_call_are_not_used(tmp_path: Path) -> None:
     found = read(tmp_path / "t", trace([STEP, nccl_kernel("allreduce", 512, 1.0, 2.0)]))
     assert (only(found).calls, found.steps) == (1, 0)
