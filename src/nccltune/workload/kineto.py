@@ -7,6 +7,7 @@ NCCL without a size, such as one that a CUDA graph replays, is only counted. Whe
 steps, a call belongs to the one in which the host makes it, because the GPU may run far behind.
 """
 
+import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator
@@ -29,6 +30,14 @@ from nccltune.workload.pytorch_names import (
 _KERNEL, _STEP, _HOST, _NCCL = b'"kernel"', b"ProfilerStep", b"record_param_comms", b"nccl"
 _LISTS = frozenset({"traceEvents"})
 UNSIZED = "kernels of NCCL of which the trace has no size, as in CUDA graphs and before PyTorch 2.2"
+_OTHER_LIBRARY = re.compile(
+    "all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|deep_ep|nvshmem",
+    re.IGNORECASE,
+)
+_WITHOUT_NCCL = (
+    "kernels that communicate without NCCL by their names, such as PyTorch's symmetric memory's "
+    "or vLLM's own all-reduce"
+)
 _BARRIER = "barriers, which carry no data, are not counted"
 _MOST_TIME_US = 1e18
 _EDGES = 1 << 20
@@ -184,6 +193,8 @@ class _Trace:
     def _take_kernel(self, event: _Event) -> None:
         if not event.name.lower().startswith(("nccl", "void nccl", "rccl")):
             self.others.add(event)
+            if _OTHER_LIBRARY.search(event.name) and not event.name.startswith("triton"):
+                self._leave(Unread(_WITHOUT_NCCL, time_us=event.dur))
             return
         name = event.args.get("Collective name")
         kind = plain_name(name) if isinstance(name, str) else ""

@@ -271,6 +271,15 @@ def test_exposed_time_is_that_of_every_moment(
     assert row.exposed_us == pytest.approx(len(busy - hidden))
 
 
+def test_communication_without_nccl_is_listed(tmp_path: Path) -> None:
+    names = ["void vllm::cross_device_reduce_1stage<half, 2>()", "multimem_all_reduce_kernel<x>"]
+    names += ["triton_poi_fused_all_reduce_add_0", "void scatter_gather_elementwise_kernel<1>()"]
+    events = [event(name, "kernel", 1e2 * at, 3.0) for at, name in enumerate(names)]
+    found = read(tmp_path / "t", trace([nccl_kernel("allreduce", 8, 1.0, 2.0), *events]))
+    assert only(found).calls == 1
+    assert [(item.number, item.time_us) for item in found.unread] == [(2, 6.0)]
+
+
 def test_what_is_no_call_is_listed_once_with_its_reason(tmp_path: Path) -> None:
     events = [nccl_kernel(name, 1, 1.0, 2.0) for name in ("allreduce", "barrier", "mystery")]
     found = read(tmp_path / "t", trace(events))
