@@ -198,6 +198,7 @@ def read_execution_trace(file: BinaryIO, name: str) -> Iterator[Recorded]:
                 values.get("in_msg_nelems"),
                 values.get("out_msg_nelems"),
                 str(values.get("dtype", "")),
+                is_even=values.get("in_split_size") == values.get("out_split_size") == "[]",
             )
             if isinstance(call, Unread):
                 yield msgspec.structs.replace(call, line=item.line)

@@ -42,7 +42,6 @@ _BARRIER = "barriers, which carry no data, are not counted"
 _MOST_TIME_US = 1e18
 _EDGES = 1 << 20
 """Most starts and ends of kernels that are processed at once."""
-_ID = "External id"
 _OUTSIDE = "calls outside the recorded steps are left out"
 
 
@@ -55,6 +54,12 @@ class _Event(msgspec.Struct):
     dur: float = 0.0
     args: dict[str, Any] = {}
 
+    @property
+    def number(self) -> int | None:
+        """Return the id that a kernel has of its call on the host."""
+        found = self.args.get("External id")
+        return found if isinstance(found, int) else None
+
 
 class _Job(msgspec.Struct):
     rank: int | None = None
@@ -66,7 +71,7 @@ class _Spans(NamedTuple):
 
     starts: "array[float]"
     ends: "array[float]"
-    ids: list[Any]
+    ids: list[int | None]
 
     def add(self, event: _Event) -> None:
         self.starts.append(event.ts)
@@ -102,14 +107,14 @@ class _Coalesced:
     """
 
     def __init__(self) -> None:
-        self.calls: list[tuple[str, float, Any, CommCall]] = []
-        self.ends: list[tuple[str, float, Any]] = []
-        self.covers: dict[str, list[tuple[float, float, Any]]] = {}
+        self.calls: list[tuple[str, float, int, CommCall]] = []
+        self.ends: list[tuple[str, float, int]] = []
+        self.covers: dict[str, list[tuple[float, float, int]]] = {}
         self.kernels: list[tuple[str, float, float]] = []
 
-    def groups(self, sized: Container[Any]) -> dict[Any, list[tuple[Any, CommCall]]]:
+    def groups(self, sized: Container[int | None]) -> dict[int, list[tuple[int, CommCall]]]:
         """Return the calls of each group with their ids. Those of `sized` have a kernel."""
-        found: dict[Any, list[tuple[Any, CommCall]]] = {}
+        found: dict[int, list[tuple[int, CommCall]]] = {}
         ends = sorted(self.ends, key=lambda end: end[:2])
         for thread, made, number, call in self.calls:
             at = bisect_left(ends, (thread, made), key=lambda end: end[:2])
@@ -117,7 +122,7 @@ class _Coalesced:
                 found.setdefault(ends[at][2], []).append((number, call))
         return found
 
-    def placed(self) -> Iterator[tuple[float, float, Any]]:
+    def placed(self) -> Iterator[tuple[float, float, int | None]]:
         """Yield the start, the end and the group of each kernel; None: of none."""
         for spans in self.covers.values():
             spans.sort(key=lambda span: span[0])
@@ -134,7 +139,7 @@ class _Trace:
         self.kernels: dict[CommCall, _Spans] = {}
         self.host: dict[CommCall, _Spans] = {}
         self.annotations: dict[CommCall, _Spans] = {}
-        self.made: dict[Any, float] = {}
+        self.made: dict[int | None, float] = {}
         """When the host made a call, by what its kernels have as `External id`."""
         self.coalesced = _Coalesced()
         self.unread: dict[str, Unread] = {}
@@ -151,13 +156,13 @@ class _Trace:
         elif event.cat == "kernel":
             self._take_kernel(event)
         elif event.name == _HOST.decode():
-            call, number = self._call(event), event.args.get(_ID)
-            if isinstance(number, int) and isinstance(call, CommCall):
-                self.made[number] = event.ts
-                self.coalesced.calls.append((str(event.tid), event.ts, number, call))
+            call = self._call(event)
+            if event.number is not None and isinstance(call, CommCall):
+                self.made[event.number] = event.ts
+                self.coalesced.calls.append((str(event.tid), event.ts, event.number, call))
             self._add(self.host, event, call)
-        elif event.name == "nccl:coalesced" and isinstance(event.args.get(_ID), int):
-            self._take_group(event, event.args[_ID])
+        elif event.name == "nccl:coalesced" and event.number is not None:
+            self._take_group(event, event.number)
         elif event.cat == "user_annotation" and event.name.startswith("ProfilerStep"):
             self.steps.add(event)
         elif event.cat == "user_annotation" and event.name.startswith("nccl:"):
@@ -176,7 +181,7 @@ class _Trace:
         Each call has the span of all kernels of its group, so that they share the time.
         """
         sized = {number for spans in self.kernels.values() for number in spans.ids}
-        groups, whole = self.coalesced.groups(sized), dict[Any, tuple[float, float]]()
+        groups, whole = self.coalesced.groups(sized), dict[int, tuple[float, float]]()
         for start, end, group in self.coalesced.placed():
             if group in groups:
                 before = whole.get(group, (start, end))
@@ -201,7 +206,8 @@ class _Trace:
         if kind == "barrier":
             self._leave(Unread(_BARRIER, time_us=event.dur))
         elif not kind or kind in NO_CALL:
-            self.coalesced.kernels.append((str(event.tid), event.ts, event.ts + event.dur))
+            end = event.ts + max(event.dur, 0.0)
+            self.coalesced.kernels.append((str(event.tid), event.ts, end))
         else:
             self._add(self.kernels, event, self._call(event), event.dur)
 
@@ -217,7 +223,7 @@ class _Trace:
         elif call is not None:
             spans = calls.setdefault(call, _no_spans())
             spans.add(event)
-            spans.ids.append(event.args.get(_ID) if calls is self.kernels else None)
+            spans.ids.append(event.number if calls is self.kernels else None)
 
     def _leave(self, item: Unread) -> None:
         before = self.unread.get(item.reason, Unread(item.reason, number=0))
@@ -243,6 +249,7 @@ class _Trace:
             args.get("In msg nelems"),
             args.get("Out msg nelems"),
             str(args.get("dtype", "")),
+            is_even=args.get("In split size") == args.get("Out split size") == "[]",
         )
 
     def _annotated(self, event: _Event) -> CommCall | Unread | None:

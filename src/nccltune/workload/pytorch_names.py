@@ -98,13 +98,20 @@ def call_of(
     inputs: object,
     outputs: object,
     dtype: str,
+    *,
+    is_even: bool = False,
 ) -> CommCall | Unread | None:
-    """Return one call from what PyTorch records of it; None for an entry that is no call."""
+    """Return one call from what PyTorch records of it; None for an entry that is no call.
+
+    `is_even`: it has no sizes of parts. PyTorch names each `all_to_all_single` `all_to_allv`.
+    """
     if plain_name(name) in NO_CALL:
         return None
     if (backend := name.partition(":")[0]) in _OTHERS:
         return Unread(f"calls of {backend}, which are none of NCCL's")
     operation, each = operation_of(name), type_bytes(dtype)
+    if is_even and operation is Operation.ALLTOALLV:
+        operation = Operation.ALLTOALL
     if operation is None:
         return Unread(f"{name[:40]!r} is not a collective that is known")
     if not isinstance(inputs, int) or not isinstance(outputs, int) or min(inputs, outputs) < 0:

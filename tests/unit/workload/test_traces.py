@@ -21,6 +21,7 @@ from nccltune.workload.table import WorkloadTable
 from tests.unit.workload.recordings import (
     LOG_START,
     event,
+    execution_trace,
     inspected,
     log_call,
     nccl_kernel,
@@ -109,6 +110,19 @@ def test_sizes_are_those_of_the_tuner(
     more = {"In msg nelems": inputs, "Out msg nelems": outputs}
     row = only(read(tmp_path / "t", trace([nccl_kernel(name, 0, 1.0, 2.0, **more)])))
     assert (row.operation, row.bytes) == (operation, size)
+
+
+@pytest.mark.parametrize(("parts", "kind"), [("[]", "alltoall"), ("[3, 5]", "alltoallv")])
+def test_an_all_to_all_without_sizes_of_parts_is_even(
+    tmp_path: Path, parts: str, kind: str
+) -> None:
+    """PyTorch 2.11 names both `all_to_allv`."""
+    more = {"In split size": parts, "Out split size": parts}
+    kernel = nccl_kernel("all_to_allv", 8, 1.0, 2.0, **more)
+    node = {"collective_name": "all_to_allv", "in_msg_nelems": 8, "out_msg_nelems": 8}
+    node |= {"dtype": "Int", "in_split_size": parts, "out_split_size": parts}
+    for text in (trace([kernel]), execution_trace(node)):
+        assert only(read(tmp_path / "t", text)).operation == kind
 
 
 def test_steps_of_all_ranks_count(tmp_path: Path) -> None:
@@ -219,7 +233,7 @@ def test_a_kernel_of_coalesced_calls_has_the_sizes_of_its_group(tmp_path: Path) 
         if number < 2:
             cover_gpu = event("nccl:coalesced", "gpu_user_annotation", late - 1, 99.0, **cover)
             events += [cover_gpu | {"tid": 16}]
-    events += [nccl_kernel("broadcast", 8, 9e3, 1.0, **{"External id": 77})]
+    events += [nccl_kernel("broadcast", 8, 9e3, 1.0, **{"External id": [7]})]
     found = read(tmp_path / "t", trace(reversed(events)))
     rows = {(row.operation.value, row.bytes): (row.calls, row.time_us) for row in found.rows}
     assert rows.pop(("broadcast", 16)) == (1, 1.0)
