@@ -38,6 +38,7 @@ _WITHOUT_NCCL = (
     "kernels that communicate without NCCL by their names, such as PyTorch's symmetric memory's "
     "or vLLM's own all-reduce"
 )
+_GROUP = "nccl:coalesced"
 _BARRIER = "barriers, which carry no data, are not counted"
 _MOST_TIME_US = 1e18
 _EDGES = 1 << 20
@@ -103,13 +104,14 @@ def _no_spans() -> _Spans:
 class _Coalesced:
     """Calls that are one to NCCL, as `batch_isend_irecv` makes them: their kernel has no sizes.
 
-    On the host an annotation follows them, and one of equal id covers their kernel on the GPU.
+    On the host an annotation follows each call or, if they are coalesced, all of them. One of equal
+    id covers their kernel on the GPU.
     """
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, float, int, CommCall]] = []
-        self.ends: list[tuple[str, float, int]] = []
-        self.covers: dict[str, list[tuple[float, float, int]]] = {}
+        self.ends: list[tuple[str, float, int | None]] = []
+        self.covers: dict[str, list[tuple[float, float, int | None]]] = {}
         self.kernels: list[tuple[str, float, float]] = []
 
     def groups(self, sized: Container[int | None]) -> dict[int, list[tuple[int, CommCall]]]:
@@ -118,8 +120,9 @@ class _Coalesced:
         ends = sorted(self.ends, key=lambda end: end[:2])
         for thread, made, number, call in self.calls:
             at = bisect_left(ends, (thread, made), key=lambda end: end[:2])
-            if number not in sized and at < len(ends) and ends[at][0] == thread:
-                found.setdefault(ends[at][2], []).append((number, call))
+            group = ends[at][2] if at < len(ends) and ends[at][0] == thread else None
+            if group is not None and number not in sized:
+                found.setdefault(group, []).append((number, call))
         return found
 
     def placed(self) -> Iterator[tuple[float, float, int | None]]:
@@ -161,19 +164,15 @@ class _Trace:
                 self.made[event.number] = event.ts
                 self.coalesced.calls.append((str(event.tid), event.ts, event.number, call))
             self._add(self.host, event, call)
-        elif event.name == "nccl:coalesced" and event.number is not None:
-            self._take_group(event, event.number)
         elif event.cat == "user_annotation" and event.name.startswith("ProfilerStep"):
             self.steps.add(event)
+        elif event.cat == "gpu_user_annotation" and event.name == _GROUP:
+            cover = event.ts, event.ts + event.dur, event.number
+            self.coalesced.covers.setdefault(str(event.tid), []).append(cover)
         elif event.cat == "user_annotation" and event.name.startswith("nccl:"):
+            group = event.number if event.name == _GROUP else None
+            self.coalesced.ends.append((str(event.tid), event.ts, group))
             self._add(self.annotations, event, self._annotated(event))
-
-    def _take_group(self, event: _Event, number: int) -> None:
-        if event.cat == "user_annotation":
-            self.coalesced.ends.append((str(event.tid), event.ts, number))
-        elif event.cat == "gpu_user_annotation":
-            covers = self.coalesced.covers.setdefault(str(event.tid), [])
-            covers.append((event.ts, event.ts + event.dur, number))
 
     def place_groups(self) -> None:
         """Give kernels without a size to the coalesced calls that they are of.
@@ -183,7 +182,7 @@ class _Trace:
         sized = {number for spans in self.kernels.values() for number in spans.ids}
         groups, whole = self.coalesced.groups(sized), dict[int, tuple[float, float]]()
         for start, end, group in self.coalesced.placed():
-            if group in groups:
+            if group is not None and group in groups:
                 before = whole.get(group, (start, end))
                 whole[group] = min(start, before[0]), max(end, before[1])
             else:

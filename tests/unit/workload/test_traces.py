@@ -225,6 +225,9 @@ def test_a_kernel_of_coalesced_calls_has_the_sizes_of_its_group(tmp_path: Path) 
                 "External id": 10 * number + part
             }
             events += [event("record_param_comms", "cpu_op", at + part, 1.0, **args) | thread]
+        if number == 0:  # A call whose kernel is not in the trace is of no group.
+            early = event("record_param_comms", "cpu_op", at - 9, 1.0, **args | {"External id": 50})
+            events += [early | thread, event("nccl:x", "user_annotation", at - 8, 1.0) | thread]
         cover = {"External id": 10 * number + 5}
         events += [event("nccl:coalesced", "user_annotation", at + 2, 9.0, **cover) | thread]
         late = 5e3 + at
