@@ -315,8 +315,7 @@ def record_deployment(folder: Path, *, recorder: Path | None = None) -> Deployme
     }
     if other := _other_profiler(os.environ, path):
         settings[NEXT] = other
-        meanings[NEXT] = f"{PLUGIN} had this plugin, which gets all events, too. Beside it the "
-        "recorder takes no times."
+        meanings[NEXT] = f"Was {PLUGIN}, and gets all events, too: the recorder takes no times."
     for name, what in ((EVERY, "seconds between files"), (TIMES, "one kernel in so many is timed")):
         if os.environ.get(name):
             settings[name] = os.environ[name]

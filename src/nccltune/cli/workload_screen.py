@@ -28,7 +28,9 @@ def show_recorded(found: WorkloadSummary) -> None:
     files = ", ".join(f"{title} ({counted(n, 'file')})" for title, n in job.formats.items())
     words = counted(job.recorders, "rank")
     if found.step_us is not None:
-        words += f", {counted(job.steps, 'step')} of {time_text(found.step_us)}"
+        each, rest = divmod(job.steps, job.recorders)
+        steps = f"{counted(job.steps if rest else each, 'step')} of {time_text(found.step_us)}"
+        words += f" with {steps}" + " in all" * bool(rest)
     hanging(out, "recorded   ", 11, f"{words}; {files}")
     hanging(out, "sent       ", 11, found.sent)
     for words in job.remarks:

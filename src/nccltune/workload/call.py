@@ -87,6 +87,12 @@ class CommCall(msgspec.Struct, frozen=True):
     exposed_us: float | None = None
     bins: tuple[tuple[int, int], ...] = ()
 
+    @property
+    def is_possible(self) -> bool:
+        """Return whether NCCL can count the bytes and ranks, and the time is below 30 years."""
+        is_counted = self.bytes < 1 << 63 and self.group.ranks < 1 << 31
+        return is_counted and (self.time_us or 0.0) < 1e15
+
 
 class Steps(msgspec.Struct, frozen=True):
     """The steps (iterations) that a rank recorded, and their duration in total."""

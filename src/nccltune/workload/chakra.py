@@ -33,6 +33,7 @@ _OF_ALL = (Operation.ALLGATHER, Operation.REDUCESCATTER, Operation.ALLTOALL)
 """Operations whose size of one rank is not that of all."""
 _FIXED = {1: 8, 5: 4}
 _MORE, _LONGEST_NUMBER = 0x80, 10
+BARE = "calls without their attributes, as PyTorch wrote them before 2.2"
 _MOST_BYTES, _MOST_NODE, _MOST_TEXT = 64 << 20, 1 << 20, 256 << 10
 
 
@@ -184,8 +185,7 @@ def read_execution_trace(file: BinaryIO, name: str) -> Iterator[Recorded]:
         elif node.name == _CALL.decode():
             values = {attribute.name: attribute.value for attribute in node.attrs}
             if "collective_name" not in values:
-                reason = "calls without their attributes, as PyTorch wrote them before 2.2"
-                yield Unread(reason, item.line)
+                yield Unread(BARE, item.line)
                 continue
             group = str(values.get("pg_name", ""))
             size = values.get("pg_size")
@@ -198,6 +198,7 @@ def read_execution_trace(file: BinaryIO, name: str) -> Iterator[Recorded]:
                 values.get("in_msg_nelems"),
                 values.get("out_msg_nelems"),
                 str(values.get("dtype", "")),
+                is_even=values.get("in_split_size") == values.get("out_split_size") == "[]",
             )
             if isinstance(call, Unread):
                 yield msgspec.structs.replace(call, line=item.line)

@@ -8,7 +8,10 @@ from collections.abc import Iterable
 
 from nccltune.workload.call import CommCall, CommGroup, Operation, Unread
 
-NO_CALL = frozenset({"wait", "init", "barrier", "coalesced", "start_coalescing", "end_coalescing"})
+NO_CALL = frozenset({
+    "wait", "init", "barrier", "coalesced", "start_coalescing", "end_coalescing",
+    "broadcastuniquencclid",
+})  # fmt: skip
 """Entries that move no data by themselves. `wait` is the wait of a stream; the calls of a coalesced
 group have entries of their own; a barrier runs as an all-reduce that is listed as such."""
 
@@ -83,7 +86,6 @@ def moved_elements(operation: Operation, inputs: int, outputs: int, ranks: int) 
     return larger
 
 
-_MOST_BYTES, _MOST_RANKS = 1 << 63, (1 << 31) - 1
 _OTHERS = ("gloo", "mpi", "ucc")
 """Backends of PyTorch beside NCCL."""
 
@@ -96,24 +98,27 @@ def call_of(
     inputs: object,
     outputs: object,
     dtype: str,
+    *,
+    is_even: bool = False,
 ) -> CommCall | Unread | None:
-    """Return one call from what PyTorch records of it; None for an entry that is no call."""
+    """Return one call from what PyTorch records of it; None for an entry that is no call.
+
+    `is_even`: it has no sizes of parts. PyTorch names each `all_to_all_single` `all_to_allv`.
+    """
     if plain_name(name) in NO_CALL:
         return None
     if (backend := name.partition(":")[0]) in _OTHERS:
         return Unread(f"calls of {backend}, which are none of NCCL's")
     operation, each = operation_of(name), type_bytes(dtype)
+    if is_even and operation is Operation.ALLTOALLV:
+        operation = Operation.ALLTOALL
     if operation is None:
         return Unread(f"{name[:40]!r} is not a collective that is known")
     if not isinstance(inputs, int) or not isinstance(outputs, int) or min(inputs, outputs) < 0:
         return Unread(f"{operation.prose} without its numbers of elements")
     if each is None:
         return Unread(f"{operation.prose} of {dtype[:40]!r}, a type of unknown size")
-    if group.ranks > _MOST_RANKS:
-        return Unread(f"{operation.prose} of 2^31 ranks or more")
     size = each * moved_elements(operation, inputs, outputs, max(group.ranks, 1))
-    if size >= _MOST_BYTES:
-        return Unread(f"{operation.prose} of 8 EiB or more")
     return CommCall(recorder, communicator, group, operation, size)
 
 

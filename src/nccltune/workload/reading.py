@@ -18,7 +18,7 @@ from nccltune.formats.nccl_log.lines import find_log_line
 from nccltune.formats.text.lines import check_text, encoding_of, line_blocks
 from nccltune.model.errors import InputError
 from nccltune.workload.call import CommCall, CommGroup, Recorded, Unread, total_bytes
-from nccltune.workload.chakra import read_chakra, read_execution_trace
+from nccltune.workload.chakra import BARE, read_chakra, read_execution_trace
 from nccltune.workload.comm_dump import PAST, read_comm_dump
 from nccltune.workload.flight_recorder import PICKLE_STARTS, read_flight_recorder
 from nccltune.workload.inspector import read_inspector
@@ -113,6 +113,8 @@ def read_workload(paths: Iterable[Path]) -> Workload:
             hint = "record while the job communicates"
             if any(_CUT in reason for reason in reasons):
                 hint = _AGAIN
+            elif BARE in reasons:
+                hint = f"record with PyTorch 2.2 or later, or {_LOG_CALLS}"
             elif UNSIZED in reasons:
                 hint = f"record with PyTorch 2.2 or later and without CUDA graphs, or {_LOG_CALLS}"
             elif found is _LOG:

@@ -50,7 +50,7 @@ def _lines(folder: Path, width: int, monkeypatch: pytest.MonkeyPatch) -> list[st
 
 def test_the_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "\n".join(_lines(_recorded(tmp_path), 80, monkeypatch))
-    assert "2 ranks, 4 steps of 100 ms; PyTorch profiler trace (2 files)" in text
+    assert "2 ranks with 2 steps of 100 ms; PyTorch profiler trace (2 files)" in text
     assert "2.00 MiB a step; 10.0 ms in NCCL's kernels" in text.replace("2 MiB", "2.00 MiB")
     assert "10 % of the step" in " ".join(text.split())
     assert "5.00 ms while no kernel but NCCL's ran" in " ".join(text.split())

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nccltune.model.errors import InputError
 from nccltune.workload.call import CommGroup
 from tests.unit.workload.recordings import (
     LOG_START,
@@ -56,6 +57,11 @@ def test_a_line_that_is_cut_off_is_counted(tmp_path: Path) -> None:
     assert "is not as NCCL 2.18 to 2.32 writes it (1)" in reasons(found)
 
 
+def test_rccl_names_one_buffer_more(tmp_path: Path) -> None:
+    line = log_call("AllGather", 256).replace(" count", " acc (nil) count")
+    assert only(read(tmp_path / "log", line)).bytes == 8192
+
+
 def _call(name: str, **more: Any) -> dict[str, Any]:
     values = {"collective_name": name, "dtype": "Long", "pg_name": "0", "pg_desc": "dp"}
     return values | {"in_msg_nelems": 10, "out_msg_nelems": 10, **more}
@@ -78,3 +84,6 @@ def test_nodes_without_sizes_are_counted(tmp_path: Path) -> None:
     assert only(found).calls == 1
     assert "all-reduce without its numbers of elements (1)" in reasons(found)
     assert "without their attributes, as PyTorch wrote them before 2.2 (2)" in reasons(found)
+    with pytest.raises(InputError) as error:
+        read(tmp_path / "old.json", execution_trace(bare))
+    assert "PyTorch 2.2 or later" in str(error.value.hint)

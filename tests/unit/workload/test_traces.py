@@ -17,7 +17,20 @@ from nccltune.workload.call import CommGroup, Operation, Unread
 from nccltune.workload.chakra import read_chakra
 from nccltune.workload.pytorch_names import call_of
 from nccltune.workload.reading import read_workload
-from tests.unit.workload.recordings import event, nccl_kernel, only, read, reasons, sizes, trace
+from nccltune.workload.table import WorkloadTable
+from tests.unit.workload.recordings import (
+    LOG_START,
+    event,
+    execution_trace,
+    inspected,
+    log_call,
+    nccl_kernel,
+    only,
+    read,
+    reasons,
+    sizes,
+    trace,
+)
 
 
 def test_kernels_have_sizes_and_times(tmp_path: Path) -> None:
@@ -99,6 +112,19 @@ def test_sizes_are_those_of_the_tuner(
     assert (row.operation, row.bytes) == (operation, size)
 
 
+@pytest.mark.parametrize(("parts", "kind"), [("[]", "alltoall"), ("[3, 5]", "alltoallv")])
+def test_an_all_to_all_without_sizes_of_parts_is_even(
+    tmp_path: Path, parts: str, kind: str
+) -> None:
+    """PyTorch 2.11 names both `all_to_allv`."""
+    more = {"In split size": parts, "Out split size": parts}
+    kernel = nccl_kernel("all_to_allv", 8, 1.0, 2.0, **more)
+    node = {"collective_name": "all_to_allv", "in_msg_nelems": 8, "out_msg_nelems": 8}
+    node |= {"dtype": "Int", "in_split_size": parts, "out_split_size": parts}
+    for text in (trace([kernel]), execution_trace(node)):
+        assert only(read(tmp_path / "t", text)).operation == kind
+
+
 def test_steps_of_all_ranks_count(tmp_path: Path) -> None:
     for rank in (0, 1):
         events = [event(f"ProfilerStep#{n}", "user_annotation", 0.0, 1e5) for n in range(3)]
@@ -161,8 +187,8 @@ def test_calls_outside_the_steps_are_left_out(tmp_path: Path) -> None:
         nccl_kernel("allreduce", 512, 110e3, 2e3),
     ]
     found = read(tmp_path / "t", trace(events))
-    # Of the call that runs on after the step, the part in the step counts.
-    assert (only(found).calls, only(found).time_us) == (2, pytest.approx(3e3))
+    assert (only(found).calls, only(found).time_us) == (2, pytest.approx(7e3))
+    assert found.step_us == pytest.approx(1e4)
     assert "calls outside the recorded steps are left out (2)" in reasons(found)
     assert sum(item.time_us for item in found.unread) == 82e3
 
@@ -173,6 +199,53 @@ def test_calls_of_the_host_outside_the_steps_are_left_out(tmp_path: Path) -> Non
     found = read(tmp_path / "t", trace([*calls, STEP]))
     assert only(found).calls == 1
     assert "calls outside the recorded steps are left out (1)" in reasons(found)
+
+
+def test_a_call_is_of_the_step_in_which_the_host_makes_it(tmp_path: Path) -> None:
+    """Kernels that run one step (10 ms on the host) and more later, every 20 ms."""
+    args = nccl_kernel("allreduce", 512, 0, 0)["args"]
+    events = []
+    for number in range(3):
+        start, call = 1e5 + 1e4 * number, args | {"External id": 7 + number}
+        events += [event(f"ProfilerStep#{number}", "user_annotation", start, 1e4)]
+        events += [event("record_param_comms", "cpu_op", start + 1e3, 2.0, **call)]
+        events += [nccl_kernel("allreduce", 512, 1.2e5 + 2e4 * number, 5e3, **call)]
+    found = read(tmp_path / "t", trace(reversed(events)))
+    assert (only(found).calls, only(found).time_us, found.steps) == (3, 15e3, 3)
+    assert (found.step_us, found.unread) == (pytest.approx(2e4), [])
+
+
+def test_a_kernel_of_coalesced_calls_has_the_sizes_of_its_group(tmp_path: Path) -> None:
+    """As PyTorch 2.11 traces `batch_isend_irecv`; the last group has no annotation on the GPU."""
+    events, thread = [], {"tid": 3}
+    for number in range(3):
+        at = 1e3 * number
+        for part, name in enumerate(("send", "recv")):
+            args = nccl_kernel(name, 512 << number, 0, 0)["args"] | {
+                "External id": 10 * number + part
+            }
+            events += [event("record_param_comms", "cpu_op", at + part, 1.0, **args) | thread]
+        if number == 0:  # A call whose kernel is not in the trace is of no group.
+            early = event("record_param_comms", "cpu_op", at - 9, 1.0, **args | {"External id": 50})
+            events += [early | thread, event("nccl:x", "user_annotation", at - 8, 1.0) | thread]
+        cover = {"External id": 10 * number + 5}
+        events += [event("nccl:coalesced", "user_annotation", at + 2, 9.0, **cover) | thread]
+        late = 5e3 + at
+        for start in (late, late + 50.0) if number == 1 else (late,):
+            events += [event("ncclDevKernel_SendRecv(x)", "kernel", start, 30.0) | {"tid": 16}]
+        if number < 2:
+            cover_gpu = event("nccl:coalesced", "gpu_user_annotation", late - 1, 99.0, **cover)
+            events += [cover_gpu | {"tid": 16}]
+    events += [nccl_kernel("broadcast", 8, 9e3, 1.0, **{"External id": [7]})]
+    found = read(tmp_path / "t", trace(reversed(events)))
+    rows = {(row.operation.value, row.bytes): (row.calls, row.time_us) for row in found.rows}
+    assert rows.pop(("broadcast", 16)) == (1, 1.0)
+    assert rows == {
+        (name, size): (1, pytest.approx(time_us))
+        for name in ("send", "recv")
+        for size, time_us in ((1024, 15.0), (2048, 40.0))
+    }
+    assert f"{kineto.UNSIZED} (1)" in reasons(found)
 
 
 def test_steps_without_a_call_are_not_used(tmp_path: Path) -> None:
@@ -213,6 +286,15 @@ def test_exposed_time_is_that_of_every_moment(
     )
     assert row.time_us == pytest.approx(len(busy))
     assert row.exposed_us == pytest.approx(len(busy - hidden))
+
+
+def test_communication_without_nccl_is_listed(tmp_path: Path) -> None:
+    names = ["void vllm::cross_device_reduce_1stage<half, 2>()", "multimem_all_reduce_kernel<x>"]
+    names += ["triton_poi_fused_all_reduce_add_0", "void scatter_gather_elementwise_kernel<1>()"]
+    events = [event(name, "kernel", 1e2 * at, 3.0) for at, name in enumerate(names)]
+    found = read(tmp_path / "t", trace([nccl_kernel("allreduce", 8, 1.0, 2.0), *events]))
+    assert only(found).calls == 1
+    assert [(item.number, item.time_us) for item in found.unread] == [(2, 6.0)]
 
 
 def test_what_is_no_call_is_listed_once_with_its_reason(tmp_path: Path) -> None:
@@ -303,5 +385,22 @@ def test_a_large_node_takes_no_more_than_its_bytes(node: bytes, said: list[str])
 
 @pytest.mark.parametrize(("ranks", "is_read"), [((1 << 31) - 1, True), (1 << 31, False)])
 def test_a_group_has_as_many_ranks_as_nccl_counts(ranks: int, is_read: bool) -> None:
-    found = call_of("x", "c", CommGroup("", ranks), "allreduce", 8, 8, "byte")
-    assert isinstance(found, Unread) is not is_read
+    call = call_of("x", "c", CommGroup("", ranks), "allreduce", 8, 8, "byte")
+    assert WorkloadTable().add([call] * 3, "x") == 3 * is_read
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        trace([nccl_kernel("allreduce", 10**30, 1.0, 2.0)]),
+        trace([nccl_kernel("allreduce", 8, 1e308, 1e308)]),
+        trace([nccl_kernel("allreduce", 8, 1.0, 1e17)]),
+        inspected("coll_perf", "AllGather", 2 * 10**18),
+        inspected("coll_perf", "AllReduce", 8, coll_exec_time_us=1e300),
+        LOG_START + log_call("AllReduce", 9 * 10**18),
+    ],
+    ids=range(6),
+)
+def test_what_no_call_can_have_is_not_read(tmp_path: Path, content: str) -> None:
+    with pytest.raises(InputError, match=r"time (that )?cannot be right"):
+        read(tmp_path / "t", content)

@@ -2,7 +2,8 @@
 """Read the calls in NCCL's log (NCCL_DEBUG_SUBSYS=COLL, `enqueue.cc`, 2.18 to 2.32).
 
 NCCL logs a line for each call and rank. Only the lines of its start name the nodes of a
-communicator. A call that a CUDA graph captures is logged once, when it is captured.
+communicator. A call that a CUDA graph captures is logged once, when it is captured. RCCL also
+names the buffer `acc`.
 """
 
 import re
@@ -18,8 +19,8 @@ TYPE_BYTES = (1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1)
 
 _CALL = re.compile(
     r"(?P<function>\w{1,40}): opCount (?P<op>[0-9a-f]{1,16}) sendbuff \S{1,20} recvbuff \S{1,20} "
-    r"count (?P<count>\d{1,19}) datatype (?P<type>\d{1,3}) op \d{1,10} root -?\d{1,10} "
-    r"comm (?P<comm>\S{1,20}) \[nranks=(?P<ranks>\d{1,9})\]"
+    r"(?:acc \S{1,20} )?count (?P<count>\d{1,19}) datatype (?P<type>\d{1,3}) op \d{1,10} "
+    r"root -?\d{1,10} comm (?P<comm>\S{1,20}) \[nranks=(?P<ranks>\d{1,9})\]"
 )
 _COMM = re.compile(
     r"\bcomm (?P<comm>0x[0-9a-f]{1,16}) rank \d{1,9} n[rR]anks (?P<ranks>\d{1,9})\b"
