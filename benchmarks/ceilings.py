@@ -45,6 +45,7 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     links: int = 0
     nvlink: str = "switch"
     device: str | None = None
+    gcn: str | None = None
     c2c: bool = False
     nics: int = 0
     nic_gbit: int = 0
@@ -107,7 +108,8 @@ def topology(machine: Machine) -> Topology:
         )
         for number in range(machine.cpus)
     )  # fmt: skip
-    return Topology(source=machine.name, dialect=Dialect.NCCL, cpus=cpus)
+    dialect = Dialect.RCCL if machine.gcn else Dialect.NCCL
+    return Topology(source=machine.name, dialect=dialect, cpus=cpus)
 
 
 def share(count: int, parts: int, part: int) -> range:
@@ -120,7 +122,7 @@ def bus_id(kind: int, place: int) -> str:
 
 def gpu(machine: Machine, place: int) -> Pci:
     inside = Gpu(
-        index=place, sm=machine.sm, gdr=True, nvlinks=tuple(nvlinks(machine, place)),
+        index=place, name=machine.gcn, sm=machine.sm, gdr=True, nvlinks=tuple(nvlinks(machine, place)),
         c2c=(C2c(mb_per_s=44712, count=5),) if machine.c2c else (),
     )  # fmt: skip
     return Pci(

@@ -23,6 +23,9 @@ from nccltune.topology.nccl_model.search import Searched, SearchResult
 from nccltune.topology.nccl_model.search_order import best_route_indexes
 from nccltune.topology.nccl_model.search_rules import Ring
 
+# All 56 directed links of a mesh of eight GPUs, each in one ring.
+_MESH = ("01746532", "02437516", "03614257", "04127635", "05264713", "06723154", "07345621")
+
 
 class Place(NamedTuple):
     """The place of a node in one tree: whether it has a parent, a first and a second child."""
@@ -207,6 +210,28 @@ def flows(
     if algorithm is Algorithm.TREE:
         return _tree(node, searched.tree, nodes, channels, collective.bus_factor(ranks))
     return _ring(node, searched.ring, nodes, channels)
+
+
+def mesh_rings(node: NodeRoutes, *, several: bool) -> tuple[Ring, ...]:
+    """Return the rings of RCCL over eight GPUs that are joined each to each, else none.
+
+    RCCL has them as a table, which uses every link; the search finds fewer. On several nodes a
+    channel passes the node on a path from the NIC of one GPU to that of the last.
+    """
+    gpus = range(len(node.gpus))
+    if len(gpus) != 8 or any(
+        len(node.gpu_gpu[a][b].links) != 1 for a in gpus for b in gpus if a != b
+    ):
+        return ()
+    if not several:
+        return tuple(Ring(tuple(map(int, ring))) for ring in _MESH)
+    steps = (0, 1, -1, 2, -2, 3, -3, 4)
+    nics = range(len(node.nets))
+    near = [min(nics, key=lambda nic, gpu=gpu: node.net_gpu[nic][gpu].kind) for gpu in gpus]
+    return tuple(
+        Ring(tuple((gpu + step) % 8 for step in steps), near[gpu], near[(gpu + 4) % 8])
+        for gpu in gpus
+    )
 
 
 def _ring(node: NodeRoutes, found: SearchResult, nodes: int, channels: int) -> Flows:
