@@ -163,6 +163,12 @@ CLEAN = """## Summary: 40 nodes checked, 0 bad nodes found
 QUERIED = """Errors for "gn7 mlx5_3"
    GUID 0x946dae0300d0a1c2 port 1: [LinkDownedCounter == {0} ({0}.000)] [PortXmitWait == 98 (98)]
 """
+GIDS = (
+    "$ show_gids\nDEV PORT INDEX GID IPv4 VER DEV\n"
+    "m 1 0 fe80:0000:0000:0000:0000:0000:0000:0001 v1 e1\n"
+    "m 1 3 fd93:0000:0000:0000:0000:0000:0000:0001 v2 e1\n"
+)
+MODULES = "$ lsmod | grep nvidia\nnvidia_peermem 16384 0\nnvidia 54566912 3 nvidia_peermem\n"
 FABRIC = "GPU 00000008:01:00.0\n    Product Name : NVIDIA GB200\n    Fabric\n        State : {}\n"
 POSTED += [
     (INSPECT.format("private"), "shm-small"),
@@ -181,6 +187,10 @@ POSTED += [
     ("[    1.311070] iommu: Default domain type: Translated\n"
      "[    1.832114] AMD-Vi: AMD IOMMUv2 loaded and initialized", "iommu-translates"),
     (FABRIC.format("In Progress"), "fabric-unhealthy"),
+    (FABRIC.format("Completed\n        Status : Insufficient Resources")
+     .replace("    Fabric", "--\n    Fabric"), "fabric-unhealthy"),
+    (f"{GIDS}NCCL WARN NET/IB: Got completion from peer a<9> with status=12 opcode=0 len=0 "
+     "vendor err 10 (Send) localGid fe80::1 remoteGidsfe80::2 hca m", "gid-link-local"),
 ]  # fmt: skip
 DEVICES = "# Using devices\n#   Rank  0 Pid  7 on  a device  0 [0x03] A100\n"
 POSTED += [
@@ -219,6 +229,10 @@ HARMLESS = [
     (f"a:~$ ibstat\n{PORTS}We did not set NCCL_IB_HCA=m0.", "device-list-partial"),
     (QUERIED.format(99).replace("port 1:", "port ALL:"), "port-errors-since-boot"),
     (FABRIC.format("Completed"), "fabric-unhealthy"),
+    (GIDS, "gid-link-local"),
+    ("[pid = 7, dev = 0] device name = [NVIDIA GeForce RTX 4090]\nallocated GPU buffer of a 64\n"
+     "Calling ibv_reg_dmabuf_mr(fd=5)\n65536  5000  97.1  96.9  0.18",
+     "gpu-memory-not-registered"),
     (f"{DEVICES}#   Rank  1 Pid  8 on  a device  1", "test-without-rows"),
     ("$ nvidia-smi --query-gpu=index,gpu_recovery_action --format=csv\n"
      "index, gpu_recovery_action\n0, None", "gpu-recovery-action"),
@@ -373,6 +387,17 @@ def _log(*messages: str) -> str:
                 ("-x NCCL_PROTO=^LL128 ", "Run it on each node"),
                 ("-x NCCL_PROTO=Simple ", "Run it on each node"),
                 ("", "Run it on each node"),
+            )
+        ),
+        *(
+            (f"{MODULES if loaded else ''}[pid = 7, dev = 0] device name = [{gpu}]\n"
+             f"allocated GPU buffer of a 64 address\n{call}Couldn't allocate MR with error=14\n",
+             "gpu-memory-not-registered", said)
+            for loaded, gpu, call, said in (
+                (True, "NVIDIA GeForce RTX 4090", "", "GeForce cards have no GPUDirect RDMA"),
+                (True, "NVIDIA L40S", "", "nvidia-peermem is loaded: see"),
+                (False, "NVIDIA L40S", "", "Load nvidia-peermem"),
+                (False, "NVIDIA L40S", "Calling ibv_reg_dmabuf_mr(fd=5)\n", "dma-buf wants"),
             )
         ),
         ("Verification error @ element 1: val = 0.0, ref = 4.0\n", "wrong-results",

@@ -85,9 +85,13 @@ _BESIDE = (
     ),
     # perftest with --use_cuda
     (
-        "cuMemAlloc() of a",
+        "GPU buffer",
         "gpu_mr",
-        re.compile(r"^(?:Couldn't allocate MR|[Ff]ailed to create (?:mr|MR))\b.*", re.M),
+        re.compile(
+            r"^(?:Couldn't allocate MR|[Ff]ailed to create (?:mr|MR))\b.*"
+            r"|^(?:\[pid = .*GeForce|Calling ibv_reg_dmabuf_mr).*(?=(?s:.{0,600})^Couldn't allocate)",
+            re.M,
+        ),
     ),
     # dcgm-exporter shows the last Xid of a GPU, of which a program causes some.
     (
