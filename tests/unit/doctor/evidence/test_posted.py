@@ -465,6 +465,13 @@ START = "NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1000 commId 0x5 - In
         ((ROCE, "NCCL INFO NCCL version 2.21.5", WAITS), "rdma-no-answer", "show_gids", "index 0"),
         ((f"{WAITS} localGid ::ffff:10.0.0.1 remoteGids::ffff:10.0.1.1",), "rdma-no-answer",
          "ping -I 10.0.0.1 10.0.1.1", "show_gids"),
+        *(
+            (("NCCL INFO Channel 00/0 : 1[1000] -> 0[2000] [receive] via NET/IB/0",
+              f"NCCL INFO GPU Direct RDMA Disabled for GPU 0 / HCA 0 (distance {words})"),
+             "gdr-unused", said, unsaid)
+            for words, said, unsaid in (("7 > 4", "LEVEL=SYS", "See"), ("6 > 4", "LEVEL=PHB", "See"),
+                                        ("9 > 6", "LEVEL=SYS", "See"), ("4 > 3", "See", "a CPU"))
+        ),
         ((START, "NCCL INFO Bootstrap timings total 1"), "init-open", "did not start", "s started"),
         ((START, "NCCL INFO comm 0x1 rank 0 nRanks 1 nNodes 1"), "init-open",
          "ranks started", "did not start"),
