@@ -213,24 +213,19 @@ def flows(
 
 
 def mesh_rings(node: NodeRoutes, *, several: bool) -> tuple[Ring, ...]:
-    """Return the rings of RCCL over eight GPUs that are joined each to each, else none.
+    """Return RCCL's rings of eight GPUs joined each to each, else none. The search finds fewer.
 
-    RCCL has them as a table, which uses every link; the search finds fewer. On several nodes a
-    channel passes the node on a path from the NIC of one GPU to that of the last.
+    On several nodes each is a path from the NIC of one GPU to that of another.
     """
-    gpus = range(len(node.gpus))
-    if len(gpus) != 8 or any(
-        len(node.gpu_gpu[a][b].links) != 1 for a in gpus for b in gpus if a != b
-    ):
+    if [sum(len(way.links) == 1 for way in ways) for ways in node.gpu_gpu] != [7] * 8:
         return ()
     if not several:
         return tuple(Ring(tuple(map(int, ring))) for ring in _MESH)
-    steps = (0, 1, -1, 2, -2, 3, -3, 4)
     nics = range(len(node.nets))
-    near = [min(nics, key=lambda nic, gpu=gpu: node.net_gpu[nic][gpu].kind) for gpu in gpus]
+    near = [min(nics, key=lambda nic, gpu=gpu: node.net_gpu[nic][gpu].kind) for gpu in range(8)]
     return tuple(
-        Ring(tuple((gpu + step) % 8 for step in steps), near[gpu], near[(gpu + 4) % 8])
-        for gpu in gpus
+        Ring(tuple((gpu + n) % 8 for n in (0, 1, -1, 2, -2, 3, -3, 4)), near[gpu], near[gpu - 4])
+        for gpu in range(8)
     )
 
 

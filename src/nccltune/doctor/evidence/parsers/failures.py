@@ -88,8 +88,8 @@ _BESIDE = (
         "GPU buffer",
         "gpu_mr",
         re.compile(
-            r"^(?:Couldn't allocate MR|[Ff]ailed to create (?:mr|MR))\b.*"
-            r"|^(?:\[pid = .*GeForce|Calling ibv_reg_dmabuf_mr).*(?=(?s:.{0,600})^Couldn't allocate)",
+            r"^(?:Couldn't allocate MR|[Ff]ailed to create (?:mr|MR))\b.*|^(?:\[pid = .*GeForce"
+            r"|Calling ibv_reg_dmabuf_mr).*(?=(?s:.{0,600})^Couldn't allocate)",
             re.M,
         ),
     ),
