@@ -97,7 +97,7 @@ POSTED = [
      "nic-kernel-errors"),
     ("DEV PORT INDEX GID IPv4 VER DEV\n--- ---- -----\nn_gids_found=0", "gids-none"),
     (PERFTEST, "rdma-measured"),
-    (P2P_BANDWIDTH, "copies-measured"),
+    (P2P_BANDWIDTH, "p2p-slower"),
     *((f" Completion with error at client\n Failed status {status}: wr_id 0 syndrom 0x51", rule)
       for status, rule in ((4, "rdma-protection"), (10, "rdma-protection"), (7, "rdma-failed"),
                            (12, "rdma-no-answer"), (13, "rdma-not-ready"))),
