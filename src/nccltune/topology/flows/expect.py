@@ -228,9 +228,9 @@ def cached_search(
     """Return the cached search result, which is the same for all numbers of nodes above one."""
     node = cached_routes(topology, settings, version)
     found = search(node, nodes=2 if several else 1, cross_nic=cross_nic, version=version)
-    if topology.dialect is Dialect.RCCL and (rings := mesh_rings(node, several=several)):
-        return msgspec.structs.replace(found, ring=msgspec.structs.replace(found.ring, rings=rings))
-    return found
+    rings = mesh_rings(node, several=several) if topology.dialect is Dialect.RCCL else ()
+    ring = msgspec.structs.replace(found.ring, rings=rings or found.ring.rings)
+    return msgspec.structs.replace(found, ring=ring)
 
 
 def check_peers(topology: Topology, node: NodeRoutes, nodes: int) -> None:

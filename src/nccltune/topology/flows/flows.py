@@ -221,8 +221,7 @@ def mesh_rings(node: NodeRoutes, *, several: bool) -> tuple[Ring, ...]:
         return ()
     if not several:
         return tuple(Ring(tuple(map(int, ring))) for ring in _MESH)
-    nics = range(len(node.nets))
-    near = [min(nics, key=lambda nic, gpu=gpu: node.net_gpu[nic][gpu].kind) for gpu in range(8)]
+    near = [min((way[gpu].kind, n) for n, way in enumerate(node.net_gpu))[1] for gpu in range(8)]
     return tuple(
         Ring(tuple((gpu + n) % 8 for n in (0, 1, -1, 2, -2, 3, -3, 4)), near[gpu], near[gpu - 4])
         for gpu in range(8)

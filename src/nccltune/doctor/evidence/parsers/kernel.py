@@ -29,8 +29,7 @@ NO_PEERMEM = re.compile(
 def shows_peer_modules(text: str) -> bool:
     """Return whether `lsmod` shows the modules of peer memory, or that they are not loaded.
 
-    A part of its lines says nothing of other modules, unless the filter lets theirs through, or
-    the line of nvidia, which names its users.
+    A part of its lines shows others only if the filter lets theirs, or nvidia with its users, pass.
     """
     words = [one for match in _ASKED.finditer(text) for one in re.split(r"\\?\|", match["words"])]
     return (
