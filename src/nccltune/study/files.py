@@ -65,7 +65,7 @@ class Study:
             raise StudyError(
                 "is a file, not a study folder",
                 where=str(path),
-                hint=f"make a study of it: nccltune import {path} -o studies/NAME",
+                hint=f"results: nccltune import {path} -o STUDY; a log: nccltune doctor {path}",
             )
         if not path.is_dir():
             raise StudyError(

@@ -14,7 +14,7 @@ from nccltune.model.topology import Dialect, Topology
 from nccltune.topology.flows.calibration import Calibration, defaults, figure_of
 from nccltune.topology.flows.ceiling import Ceiling, FullLink, ceiling
 from nccltune.topology.flows.domain import joined, note
-from nccltune.topology.flows.flows import algorithms, domain_flows, flows, may_use_nvls
+from nccltune.topology.flows.flows import algorithms, domain_flows, flows, may_use_nvls, mesh_rings
 from nccltune.topology.flows.settings import FlowSettings, flow_settings
 from nccltune.topology.hardware.bandwidth import Version, nvlink_generation
 from nccltune.topology.hardware.change import devices_of
@@ -31,7 +31,7 @@ UNMEASURED = (
 )
 NEAR = 1.3
 """A measurement confirms a ceiling that is at most this many times the measured bandwidth."""
-_OF_GPU = ("nvlink", "nvls", "nvls_blackwell")
+_OF_GPU = ("nvlink", "xgmi", "nvls", "nvls_blackwell")
 """Figures of links that differ by the generation of the GPU."""
 
 
@@ -188,7 +188,8 @@ def expect(
         notes.append(note(nodes))
     notes += _slower_than_its_ports(node, ceilings[best].bottleneck.link)
     figure = _figure(ceilings[best].bottleneck)
-    kind = kind_of(best, figure, sm, nodes=nodes, joined=in_domain)
+    is_xgmi = figure == "nvlink" and topology.dialect is Dialect.RCCL
+    kind = kind_of(best, "xgmi" if is_xgmi else figure, sm, nodes=nodes, joined=in_domain)
     of_user = calibration is not None and calibration.values[figure] != defaults().values[figure]
     if not is_measured(kind) and not of_user:
         notes.append(UNMEASURED)
@@ -226,7 +227,10 @@ def cached_search(
 ) -> Searched:
     """Return the cached search result, which is the same for all numbers of nodes above one."""
     node = cached_routes(topology, settings, version)
-    return search(node, nodes=2 if several else 1, cross_nic=cross_nic, version=version)
+    found = search(node, nodes=2 if several else 1, cross_nic=cross_nic, version=version)
+    rings = mesh_rings(node, several=several) if topology.dialect is Dialect.RCCL else ()
+    ring = msgspec.structs.replace(found.ring, rings=rings or found.ring.rings)
+    return msgspec.structs.replace(found, ring=ring)
 
 
 def check_peers(topology: Topology, node: NodeRoutes, nodes: int) -> None:

@@ -23,6 +23,9 @@ from nccltune.topology.nccl_model.search import Searched, SearchResult
 from nccltune.topology.nccl_model.search_order import best_route_indexes
 from nccltune.topology.nccl_model.search_rules import Ring
 
+# All 56 directed links of a mesh of eight GPUs, each in one ring.
+_MESH = ("01746532", "02437516", "03614257", "04127635", "05264713", "06723154", "07345621")
+
 
 class Place(NamedTuple):
     """The place of a node in one tree: whether it has a parent, a first and a second child."""
@@ -207,6 +210,22 @@ def flows(
     if algorithm is Algorithm.TREE:
         return _tree(node, searched.tree, nodes, channels, collective.bus_factor(ranks))
     return _ring(node, searched.ring, nodes, channels)
+
+
+def mesh_rings(node: NodeRoutes, *, several: bool) -> tuple[Ring, ...]:
+    """Return RCCL's rings of eight GPUs joined each to each, else none. The search finds fewer.
+
+    On several nodes each is a path from the NIC of one GPU to that of another.
+    """
+    if [sum(len(way.links) == 1 for way in ways) for ways in node.gpu_gpu] != [7] * 8:
+        return ()
+    if not several:
+        return tuple(Ring(tuple(map(int, ring))) for ring in _MESH)
+    near = [min((way[gpu].kind, n) for n, way in enumerate(node.net_gpu))[1] for gpu in range(8)]
+    return tuple(
+        Ring(tuple((gpu + n) % 8 for n in (0, 1, -1, 2, -2, 3, -3, 4)), near[gpu], near[gpu - 4])
+        for gpu in range(8)
+    )
 
 
 def _ring(node: NodeRoutes, found: SearchResult, nodes: int, channels: int) -> Flows:

@@ -352,10 +352,12 @@ def test_links_of_mlxlink() -> None:
         ("root@a:~# lsmod | grep -E 'nv_peer_mem|nvidia_peermem'\nnv_peer_mem  16384  0", [
          "nv_peer_mem"]),
         ("$ lsmod | grep nv_peer_mem\n$ uname", None),
+        ("$ lsmod | grep nvidia\nnvidia_uvm  4943872  0\nnvidia  54566912  3 nvidia_uvm", [
+            "nvidia", "nvidia_uvm"]),
         ("$ lsmod | grep ib_core\nib_core  434176  9 rdma_cm,ib_uverbs", None),
         ("ib_core  434176  9 rdma_cm,ib_uverbs", None),
     ],
-    ids=["line", "none", "either", "other-name", "other", "line-of-another"],
+    ids=["line", "none", "either", "other-name", "driver", "other", "line-of-another"],
 )  # fmt: skip
 def test_a_part_of_lsmod_says_only_what_it_shows(text, modules, tmp_path: Path) -> None:
     put(tmp_path, "n1/paste.txt", f"{text}\n")

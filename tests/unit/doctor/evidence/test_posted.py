@@ -97,7 +97,7 @@ POSTED = [
      "nic-kernel-errors"),
     ("DEV PORT INDEX GID IPv4 VER DEV\n--- ---- -----\nn_gids_found=0", "gids-none"),
     (PERFTEST, "rdma-measured"),
-    (P2P_BANDWIDTH, "copies-measured"),
+    (P2P_BANDWIDTH, "p2p-slower"),
     *((f" Completion with error at client\n Failed status {status}: wr_id 0 syndrom 0x51", rule)
       for status, rule in ((4, "rdma-protection"), (10, "rdma-protection"), (7, "rdma-failed"),
                            (12, "rdma-no-answer"), (13, "rdma-not-ready"))),
@@ -163,6 +163,7 @@ CLEAN = """## Summary: 40 nodes checked, 0 bad nodes found
 QUERIED = """Errors for "gn7 mlx5_3"
    GUID 0x946dae0300d0a1c2 port 1: [LinkDownedCounter == {0} ({0}.000)] [PortXmitWait == 98 (98)]
 """
+MODULES = "$ lsmod | grep nvidia\nnvidia_peermem 16384 0\nnvidia 54566912 3 nvidia_peermem\n"
 FABRIC = "GPU 00000008:01:00.0\n    Product Name : NVIDIA GB200\n    Fabric\n        State : {}\n"
 POSTED += [
     (INSPECT.format("private"), "shm-small"),
@@ -181,6 +182,11 @@ POSTED += [
     ("[    1.311070] iommu: Default domain type: Translated\n"
      "[    1.832114] AMD-Vi: AMD IOMMUv2 loaded and initialized", "iommu-translates"),
     (FABRIC.format("In Progress"), "fabric-unhealthy"),
+    (FABRIC.format("Completed\n        Status : Insufficient Resources")
+     .replace("    Fabric", "--\n    Fabric"), "fabric-unhealthy"),
+    ("$ show_gids\nDEV PORT INDEX GID IPv4 VER DEV\nm 1 0 fe80:0000:0000:0000:0000:0000:0000:0001"
+     " v1 e1\nm 1 3 fd93:0000:0000:0000:0000:0000:0000:0001 v2 e1\nNET/IB: Got completion"
+     " from peer a with status=12 localGid fe80::1 remoteGidsfe80::2 hca m", "gid-link-local"),
 ]  # fmt: skip
 DEVICES = "# Using devices\n#   Rank  0 Pid  7 on  a device  0 [0x03] A100\n"
 POSTED += [
@@ -219,6 +225,9 @@ HARMLESS = [
     (f"a:~$ ibstat\n{PORTS}We did not set NCCL_IB_HCA=m0.", "device-list-partial"),
     (QUERIED.format(99).replace("port 1:", "port ALL:"), "port-errors-since-boot"),
     (FABRIC.format("Completed"), "fabric-unhealthy"),
+    ("[pid = 7, dev = 0] device name = [NVIDIA GeForce RTX 4090]\nallocated GPU buffer of a 64\n"
+     "Calling ibv_reg_dmabuf_mr(fd=5)\n65536  5000  97.1  96.9  0.18",
+     "gpu-memory-not-registered"),
     (f"{DEVICES}#   Rank  1 Pid  8 on  a device  1", "test-without-rows"),
     ("$ nvidia-smi --query-gpu=index,gpu_recovery_action --format=csv\n"
      "index, gpu_recovery_action\n0, None", "gpu-recovery-action"),
@@ -375,6 +384,13 @@ def _log(*messages: str) -> str:
                 ("", "Run it on each node"),
             )
         ),
+        *((f"{lsmod}[pid = 7, dev = 0] device name = [{gpu}]\nallocated GPU buffer of a 64\n{call}"
+           "Couldn't allocate MR with error=14\n", "gpu-memory-not-registered", said)
+          for lsmod, gpu, call, said in (
+              (MODULES, "GeForce RTX 4090", "", "GeForce cards have no GPUDirect RDMA"),
+              (MODULES, "NVIDIA L40S", "", "nvidia-peermem is loaded: see"),
+              ("", "NVIDIA L40S", "", "Load nvidia-peermem"),
+              ("", "NVIDIA L40S", "Calling ibv_reg_dmabuf_mr(fd=5)\n", "dma-buf wants"))),
         ("Verification error @ element 1: val = 0.0, ref = 4.0\n", "wrong-results",
          "Data was corrupted on its way: no figure of this run counts. It was a copy within one"),
     ],
@@ -466,6 +482,12 @@ START = "NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1000 commId 0x5 - In
         ((ROCE, "NCCL INFO NCCL version 2.21.5", WAITS), "rdma-no-answer", "show_gids", "index 0"),
         ((f"{WAITS} localGid ::ffff:10.0.0.1 remoteGids::ffff:10.0.1.1",), "rdma-no-answer",
          "ping -I 10.0.0.1 10.0.1.1", "show_gids"),
+        *((("NCCL INFO Channel 00/0 : 1[1000] -> 0[2000] [receive] via NET/IB/0",
+            f"NCCL INFO GPU Direct RDMA Disabled for GPU 0 / HCA 0 (distance {words})"),
+           "gdr-unused", said, unsaid)
+          for words, said, unsaid in (
+              ("7 > 4", "LEVEL=SYS", "See"), ("6 > 4", "LEVEL=PHB", "See"),
+              ("9 > 6", "LEVEL=SYS", "See"), ("4 > 3", "See", "a CPU"))),
         ((START, "NCCL INFO Bootstrap timings total 1"), "init-open", "did not start", "s started"),
         ((START, "NCCL INFO comm 0x1 rank 0 nRanks 1 nNodes 1"), "init-open",
          "ranks started", "did not start"),

@@ -207,33 +207,10 @@ def test_trees_of_two_nodes_go_over_the_nic_rate():
     assert sending == pytest.approx(four.busbw_gb_per_s * 4 / 3)
 
 
-def test_nvls_in_a_node_of_eight():
-    """In an all-reduce of S every GPU sends S and S/8 and receives the same. So S/t is 394.2 /
-    1.125, and bus bandwidth is 14/8 of it."""
-    any_search = searches(l40s(2), False)  # NVLS does not use the ring and tree efficiencies.
-    flow = all_reduce(dgx(), any_search, Algorithm.NVLS, 1, channels=4)
-    found = ceiling(dgx(), flow, perfect())
-    assert found.busbw_gb_per_s == pytest.approx(394.2 / 1.125 * 14 / 8)
-
-
-def nvls_tree(nodes: int, calibration: Calibration) -> Ceiling:
-    return of(dgx(), nodes, calibration, Algorithm.NVLS_TREE)
-
-
-def test_nvls_tree_of_two_nodes_is_limited_by_nvlink_and_not_by_8_nics_of_400_gbit():
-    """Every GPU sends S and S/8 over NVLink, and S/8 over its NIC: NVLink allows S/t of 350, the
-    NICs 384. Bus bandwidth is 30/16 of it."""
-    found = nvls_tree(2, perfect())
-    assert found.busbw_gb_per_s == pytest.approx(394.2 / 1.125 * 30 / 16)
-    assert found.bottleneck.by_kind == {FlowKind.NVLS: pytest.approx(394.2)}
-    nic = next(one for one in found.links if one.link.kind is LinkKind.NET)
-    assert nic.by_kind[FlowKind.NETWORK] == pytest.approx(394.2 / 1.125 / 8)
-
-
 def test_nvls_tree_of_four_nodes_is_limited_by_the_nics_of_inner_nodes():
     """An inner node has three edges in one tree and one in the other, so 4 halves of S/8 leave each
     NIC, which gets 48 over PCIe here. S/t is 192, and bus bandwidth is 62/32 of it."""
-    found = nvls_tree(4, perfect())
+    found = of(dgx(), 4, perfect(), Algorithm.NVLS_TREE)
     assert found.busbw_gb_per_s == pytest.approx(192.0 * 62 / 32)
     assert found.bottleneck.link.kind is LinkKind.PCI
     assert found.bottleneck.role == "node (inner and leaf)"

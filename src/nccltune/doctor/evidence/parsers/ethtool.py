@@ -24,7 +24,7 @@ _MODES = re.compile(r"^\s+(?:(?P<label>[A-Z][\w -]*):)?(?P<modes>(?:\s+\d+base\w
 _COUNTER = re.compile(r"^\s*(?P<name>[\w.\[\] -]{1,64}?): +(?P<value>\d{1,20})\s*$")
 # Counters of loss or congestion, with the names of mlx5, bnxt_en, ice, ena, gve; bytes by class.
 _WANTED = re.compile(
-    r"discard|drop|pause|ecn|cnp|out_of_buffer|pfc|\bcrc\b|allowance_exceeded|link_down"
+    r"discard|drop|pause|ecn|cnp|out_of_buffer|pfc|crc|fcs_err|symbol_err|allowance_exceeded|link_down"
     r"|^rx_prio\d_bytes",
     re.IGNORECASE,
 )

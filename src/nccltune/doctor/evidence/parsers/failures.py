@@ -85,9 +85,13 @@ _BESIDE = (
     ),
     # perftest with --use_cuda
     (
-        "cuMemAlloc() of a",
-        "rdma_gpu_memory",
-        re.compile(r"^(?:Couldn't allocate MR|[Ff]ailed to create (?:mr|MR))\b.*", re.M),
+        "GPU buffer",
+        "gpu_mr",
+        re.compile(
+            r"^(?:Couldn't allocate MR|[Ff]ailed to create (?:mr|MR))\b.*|^(?:\[pid = .*GeForce"
+            r"|Calling ibv_reg_dmabuf_mr).*(?=(?s:.{0,600})^Couldn't allocate)",
+            re.M,
+        ),
     ),
     # dcgm-exporter shows the last Xid of a GPU, of which a program causes some.
     (

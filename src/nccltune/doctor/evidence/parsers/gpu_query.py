@@ -372,7 +372,7 @@ def _text(text: str) -> GpuQuery:
             if any(path.startswith(line.strip()) for path in fields):
                 done()
             titles, fields[""] = [], ""
-        if not fields:
+        if not fields or line == "--":
             continue
         indent = len(line) - len(line.lstrip(" "))
         label, sign, value = line.strip().partition(" : ")

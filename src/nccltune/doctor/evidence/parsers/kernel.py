@@ -29,13 +29,14 @@ NO_PEERMEM = re.compile(
 def shows_peer_modules(text: str) -> bool:
     """Return whether `lsmod` shows the modules of peer memory, or that they are not loaded.
 
-    A part of its lines says nothing of other modules, unless the filter lets theirs through.
+    A part of its lines shows others only if the filter lets theirs, or nvidia with its users, pass.
     """
     words = [one for match in _ASKED.finditer(text) for one in re.split(r"\\?\|", match["words"])]
     return (
         re.search(r"^Module +Size|^\w+ \d+ \d+ \S+ Live 0x", text, re.M) is not None
         or ("lsmod" in text and not words)
         or any(re.search(rf"^{name}\b", text, re.M) for name in _PEER)
+        or (words == ["nvidia"] and re.search(r"^nvidia +\d+ +\d", text, re.M) is not None)
         or all(any(word and word.replace("-", "_") in name for word in words) for name in _PEER)
     )
 
