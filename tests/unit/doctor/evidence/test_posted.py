@@ -118,7 +118,7 @@ POSTED = [
     ("[   12.100000] arm-smmu-v3 arm-smmu-v3.11.auto: event 0x10 received:", "iommu-faults"),
     ("$ sysctl kernel.numa_balancing\nkernel.numa_balancing = 1", "numa-balancing"),
     ("h1:~# cat /proc/sys/kernel/numa_balancing\n1", "numa-balancing"),
-    ("cuMemAlloc() of a 64 bytes GPU buffer\nCouldn't allocate MR", "rdma-gpu-memory"),
+    ("cuMemAlloc() of a 64 bytes GPU buffer\nCouldn't allocate MR", "gpu-memory-not-registered"),
     ('DCGM_FI_DEV_XID_ERRORS{gpu="3",Hostname="n7"} 79', "health-check-failed"),
     ("a:~# ip link\n4: e1: <UP> mtu 9000 state UP\nb:~# ip link\n4: e1: <UP> mtu 1500 state UP",
      "mtu-two-in-a-text"),
