@@ -60,6 +60,7 @@ from nccltune.launch_lint.stated import (
     judge_python,
     judge_stated,
     stated_settings,
+    without_conf,
 )
 from nccltune.launch_lint.tasks import task_of
 from nccltune.launch_lint.training import configuration_commands, configurations_in
@@ -387,7 +388,7 @@ def _lint_launch(
     site, alone = _configured(text, name, site)
     services, plain = compose.services_in(text)
     documents, rest = manifest.manifests_in(plain, name or "")
-    rest, site = task_of(rest, site) or (rest, site)
+    rest, site = task_of(rest := without_conf(rest), site) or (rest, site)
     is_template = bool(documents) and manifest.is_template(text)
     findings = [
         *judge_conf(text, name or ""),

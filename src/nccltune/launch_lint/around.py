@@ -23,13 +23,14 @@ _GPUS = re.compile(
     re.I,
 )
 """What a text says of each of its nodes: `two nodes, each with 4 A100 GPUs`."""
+_RAY_GPUS = re.compile(r"^[^#\n]*\bray start\b[^\n]*?--num-gpus[ =]([1-9]\d?)\b", re.M)
 _LAUNCHERS = re.compile(r"\b(?:mpirun|mpiexec|srun|torchrun|flux|jsrun|aprun|prterun)\b")
 _HOST_LINE = r"[ \t>]{0,8}[\w.-]{1,255}(?::\d+|(?:[ \t]+(?:max[-_])?slots?=\d+)+)[ \t]*\n"
 _HOSTFILE = re.compile(
     r"^.{0,80}?\b([\w.-]{0,40}(?:host|machine|node)[\w.-]{0,40})\W{0,9}?"
     r"(?: (?:contains?|is|has)\b.{0,40})?\n(?:```.*\n)?"
     rf"((?:[ \t]*#.*\n){{0,3}}(?:{_HOST_LINE})+)"
-    r"|^.{0,80}?\bcat [\w./~-]*?([\w-]{0,40}(?:host|machine|node)[\w.-]{0,40})[ \t]*\n"
+    r"|^.{0,80}?\bcat (?:[\w./~-]{0,99}/)?([\w.-]{1,80})[ \t]*\n"
     r"((?:[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}[ \t]*\n)+)",
     re.M | re.I,
 )
@@ -51,7 +52,7 @@ def read_around(text: str, site: LaunchContext) -> LaunchContext:
         site = site._replace(nodes=site.nodes or workers, slots=site.slots or slots)
     named = tuple(int(number) for number in _NODES.findall(text))
     several = site.several or _SEVERAL.search(text) is not None
-    gpus = {int(number) for number in _GPUS.findall(text)}
+    gpus = {int(n) for n in (_GPUS.findall(text) or _RAY_GPUS.findall(text.replace("\\\n", " ")))}
     rank = _RANK.search(text) if _LAUNCHERS.search(text) is None else None
     shown = tuple(
         (match[1] or match[3], match[2] or match[4]) for match in _HOSTFILE.finditer(f"{text}\n")

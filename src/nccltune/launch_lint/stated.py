@@ -116,7 +116,8 @@ def judge_conf(text: str, file: str) -> Iterator[LaunchFinding]:
     A text with another name may write that file, by `<<` of a shell or `content:` of Ansible.
     """
     if _CONF.search(file) is None:
-        text = "\n".join(dedent(block[1]) for block in _CONF_BLOCK.finditer(text))
+        blocks = (*_CONF_BLOCK.finditer(text), *_SHOWN_CONF.finditer(text))
+        text = "\n".join(dedent(block[1]) for block in blocks)
     for number, name, value in conf_lines(text):
         right = _CONF_WORD.sub("", name).strip()
         known = table().get(right)
@@ -139,6 +140,20 @@ def judge_conf(text: str, file: str) -> Iterator[LaunchFinding]:
             )
 
 
+def without_conf(text: str) -> str:
+    """Return a text without what it shows of nccl.conf, whose lines are no variables of a shell.
+
+    >>> without_conf("$ cat /etc/nccl.conf\\nNCCL_DEBUG=INFO\\n$ ls\\n")
+    '$ ls\\n'
+    """
+    return _SHOWN_CONF.sub("", text)
+
+
+_SHOWN_CONF = re.compile(
+    r"^[^\n]*(?:\bcat [~/\w.-]*nccl\.conf|\bnccl\.conf[`\"*]{0,3}:)[ \t]*\n"
+    r"((?:(?:#[^\n]*|[A-Z]\w+[ \t]*=[ \t]*[^\s;&|]*[ \t]*)(?:\n|\Z))+)",
+    re.M,
+)
 _CONF = re.compile(r"nccl[^/]*\.conf[^/]*$")
 _CONF_BLOCK = re.compile(
     r"^(?=[^\n]*nccl\.conf\b)[^\n]*?(?:<<-?[ \t]*[\"']?\w+|(?:\n[ \t]*)?content:[ \t]*\|)[^\n]*\n"
@@ -209,6 +224,7 @@ _ALONE = (
     variables.removed,
     variables.values,
     variables.quoted,
+    settings.graph,
     nics.interfaces,
     nics.devices,
     nics.networks,

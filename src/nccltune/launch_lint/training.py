@@ -176,12 +176,19 @@ def _deepspeed(command: LaunchCommand, site: LaunchContext) -> Prediction:
 
 def _included(text: str, pool: tuple[Host, ...], site: LaunchContext) -> Prediction:
     slots = {host.name: host.slots for host in pool}
+    is_known = bool(pool) and None not in slots
     placed: list[NodePlacement] = []
     for part in text.split("@"):
         match = _NODE.fullmatch(part)
         if match is None or is_open(part):
             return Prediction(None, (), unknown=f"--include names {text!r}")
-        number = len(set(match[2].split(","))) if match[2] else slots.get(match[1])
+        devices = match[2].split(",") if match[2] else []
+        have = slots.get(match[1])
+        if is_known and (match[1] not in slots or any(int(n) >= (have or 1 << 30) for n in devices)):
+            shown = f"has the slots 0 to {have - 1} alone" if have else "is no host"
+            why = f"--include {text}, and {match[1]} {shown} in the host file"
+            return Prediction(None, (), fails=why)
+        number = len(set(devices)) or have
         placed.append(NodePlacement(match[1], number or site.gpus_per_node))
     hosts = tuple(Host(node.host, node.processes) for node in placed)
     return Prediction(Placement(tuple(placed), 1), hosts)

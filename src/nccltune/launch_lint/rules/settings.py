@@ -11,6 +11,7 @@ from nccltune.launch_lint.rules.variables import edits_of, no_algorithm
 from nccltune.launch_lint.variables import fault
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.names import listed
+from nccltune.model.nccl_releases import RELEASES
 from nccltune.model.nccl_variables import table
 
 _HAS_TUNER = re.compile(r"(?i)(?!(?:none|unused)$).+")
@@ -99,6 +100,25 @@ _LIMITS = (
 )
 
 
+def channels(view: View) -> Iterator[LaunchFinding]:
+    """Find more channels than NCCL has, or than RCCL takes for fewer than 8 GPUs."""
+    placement, most = view.prediction.placement, RELEASES[-1].most_channels
+    words = (*view.site.around, *(word.text for word in view.command.words))
+    few = placement is not None and 0 < placement.processes * placement.gpus_per_process < 8
+    of_rccl = any(map(_ON_AMD.search, (*words, *_values(view))))
+    for name, value in _values(view).items() if few or not of_rccl else ():
+        if _CHANNELS.fullmatch(name) and (whole_number(value) or 0) > most:
+            said, fix = f"NCCL has {most} channels at most, 32 before 2.25 (RCCL: 128)", ""
+            if of_rccl:
+                said = "RCCL ignores more than 64 for fewer than 8 GPUs (rocm-systems#11253)"
+                fix = f"write {name}=64, or leave it out"
+            yield (warning if of_rccl else note)("channels-limit", f"{name}={value}: {said}", fix)
+
+
+_CHANNELS = re.compile(r"NCCL_(?:MIN|MAX)_(?:P2P_)?(?:NCHANNELS|NRINGS)")
+_ON_AMD = re.compile(r"(?i)\brocm|/dev/kfd|\brccl|^(?:HIP|HSA|ROCR)_")
+
+
 def sockets(view: View) -> Iterator[LaunchFinding]:
     """Find more sockets than NCCL opens for a connection (64)."""
     values = _values(view)
@@ -151,6 +171,13 @@ def tuner(view: View) -> Iterator[LaunchFinding]:
         yield note(
             "tuner-plugin", f"{plugin}: where it loads, it decides in place of NCCL's tuning"
         )
+
+
+def graph(view: View) -> Iterator[LaunchFinding]:
+    """Find NCCL_GRAPH_FILE, which is for the GPUs that it names."""
+    if file := _values(view).get("NCCL_GRAPH_FILE"):
+        said = "NCCL takes its rings and trees from that file, and fails with other GPUs (nccl#1008)"
+        yield note("graph-file", f"NCCL_GRAPH_FILE={file}: {said}", "leave it out, unless it fits")
 
 
 def relative_paths(view: View) -> Iterator[LaunchFinding]:

@@ -126,6 +126,17 @@ def beyond_nodes(kind: str, text: str, nodes: int, what: str = "node") -> Launch
     return error(kind, said, f"number the {what}s from 0")
 
 
+def is_own(host: str, rank: str | None) -> bool:
+    """Return whether an address is that of the node itself, where it has to be that of node 0.
+
+    >>> is_own("$(hostname -i)", "1"), is_own("$(hostname -i)", "0"), is_own("localhost", None)
+    (True, False, True)
+    """
+    is_other = bool(whole_number(rank or ""))
+    return host in LOCAL_HOSTS or (is_other and _OWN_NAME.fullmatch(host) is not None)
+
+
+_OWN_NAME = re.compile(r"(?:\$\(|`)hostname\b.*[)`]|\$\{?HOSTNAME\}?")
 _LOGIN = re.compile(r"(?:\w+://)?(?:[^@/\s]*@)?([^@/\s:]+(?::\d+)?)/?")
 
 
@@ -219,7 +230,7 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             f"{address.text} is right on node 0 only: the other nodes need an address of it",
         )
         return
-    if host in LOCAL_HOSTS:
+    if is_own(host, rank.value if rank is not None else None):
         yield blame(
             "torchrun-endpoint",
             f"{address.text}: each node waits at its own address",

@@ -15,6 +15,7 @@ from nccltune.launch_lint.rules.torchrun import (
     LOCAL_HOSTS,
     beyond_assumed,
     beyond_nodes,
+    is_own,
     not_a_host,
     of_trainer,
 )
@@ -272,7 +273,7 @@ def accelerate_address(view: View, command: LaunchCommand) -> Iterator[LaunchFin
         )
     elif address is not None and (found := not_a_host("main_process_ip", address, is_bare=True)):
         yield from found
-    elif address in LOCAL_HOSTS:
+    elif address is not None and is_own(address, given.get("node_rank")):
         yield error(
             "accelerate-address",
             f"--main_process_ip={address}: each of {nodes} machines waits at its own address",
