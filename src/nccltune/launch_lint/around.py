@@ -35,6 +35,12 @@ _HOSTFILE = re.compile(
     re.M | re.I,
 )
 """The name of a host file above its lines, each with a number of slots, or behind `cat`."""
+_BY_NODE = re.compile(
+    rf"^[^\n=]{{0,40}}\b(?i:{_NODE})(?: ?\w{{1,9}})?\W{{0,5}}\n"
+    r"(?:[^\n=]*\n)?[ \t$]*(?:export )?(NCCL_\w+)=([^\s;]+)[ \t]*$",
+    re.M,
+)
+"""A setting below the name of a node, `# node A`."""
 _NODES = re.compile(r"\b([1-9]\d{0,4})[ -]?(?:nodes?\b|hosts?\b|machines?\b|节点|台)", re.I)
 
 
@@ -54,6 +60,7 @@ def read_around(text: str, site: LaunchContext) -> LaunchContext:
     several = site.several or _SEVERAL.search(text) is not None
     gpus = {int(n) for n in (_GPUS.findall(text) or _RAY_GPUS.findall(text.replace("\\\n", " ")))}
     rank = _RANK.search(text) if _LAUNCHERS.search(text) is None else None
+    by_node = dict(_BY_NODE.findall(text))
     shown = tuple(
         (match[1] or match[3], match[2] or match[4]) for match in _HOSTFILE.finditer(f"{text}\n")
     )
@@ -61,6 +68,7 @@ def read_around(text: str, site: LaunchContext) -> LaunchContext:
         files=(*site.files, *shown),
         several=several,
         named_nodes=named,
+        by_node=tuple(n for n, value in _BY_NODE.findall(text) if by_node[n] != value),
         gpus=gpus.pop() if len(gpus) == 1 and site.gpus is None else site.gpus,
         rank=site.rank or (rank[1] if rank is not None else ""),
     )

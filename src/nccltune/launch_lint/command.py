@@ -135,6 +135,7 @@ class LaunchContext(NamedTuple):
     - `ran`: whether the text shows results, so that the command did start.
     - `several`: whether the text speaks of several nodes.
     - `named_nodes`: the numbers of nodes that the text names.
+    - `by_node`: settings of NCCL that the text gives its nodes with different values.
     - `rank`: a launcher's variable that a script without one reads, so that it is started by one.
     - `around`, `outside`: the words before the shell that runs the command, such as `docker run`,
       and the variables that are set for them.
@@ -161,6 +162,7 @@ class LaunchContext(NamedTuple):
     workers: int | None = None
     several: bool = False
     named_nodes: tuple[int, ...] = ()
+    by_node: tuple[str, ...] = ()
     rank: str = ""
     scope: ShellScope | None = None
     assumed: tuple[str, ...] = ()

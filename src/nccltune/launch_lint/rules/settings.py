@@ -22,7 +22,7 @@ NCCL_IB_HCA NCCL_IB_GID_INDEX NCCL_IB_TC NCCL_IB_SL NCCL_IB_QPS_PER_CONNECTION N
 """)
 _PAIRS: tuple[tuple[str, str, str, str, str], ...] = (
     *[
-        ("NCCL_IB_DISABLE", "1", name, ".+", f"InfiniBand is off, so that {name} has no effect")
+        ("NCCL_IB_DISABLE", "1", name, ".+", f"NCCL's InfiniBand is off: {name} has no effect")
         for name in _OF_IB
     ],
     (
@@ -69,9 +69,12 @@ def contradictions(view: View) -> Iterator[LaunchFinding]:
     values = _values(view)
     # Google's settings for FasTrak name a protocol beside its tuner.
     is_asked = any(name.startswith("NCCL_FASTRAK_") for name in values)
+    by_plugin = _HAS_TUNER.fullmatch(values.get("NCCL_NET_PLUGIN", "")) is not None
     for first, one, second, other, why in _PAIRS:
         if is_asked and second == "NCCL_TUNER_PLUGIN":
             continue
+        if by_plugin and first == "NCCL_IB_DISABLE":
+            continue  # It acts on NCCL's own InfiniBand alone.
         if re.fullmatch(one, values.get(first, "")) and re.fullmatch(other, values.get(second, "")):
             yield warning(
                 "settings-contradict",
