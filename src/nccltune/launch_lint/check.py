@@ -120,9 +120,9 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
     )
     if is_whole and (pasted or any(one.finding.edits for one in bad)):
         text = _fixed(view.command, first, site, wanted)
-    for kind in {kind for one in held if one.finding.id == "no-program" for kind in one.flavors}:
-        nothing = Prediction(None, (), fails="the command names no program")
-        views[kind] = views[kind]._replace(prediction=nothing)
+    for kind, why in ((kind, _NOTHING.get(one.finding.id)) for one in held for kind in one.flavors):
+        if why is not None:
+            views[kind] = views[kind]._replace(prediction=Prediction(None, (), fails=why))
     return LaunchCheck(
         next(iter(commands.values())),
         _predictions(views),
@@ -378,6 +378,8 @@ def _findings(view: View) -> list[LaunchFinding]:
     return found
 
 
+_NOTHING = {"no-program": "the command names no program", "asks-help": "-h only prints the help"}
+"""Findings for which nothing starts, and why."""
 _LEFT_OUT = re.compile(r"leave out ([A-Z][A-Z0-9_]+)")
 _ALONE = "env-not-exported"
 

@@ -18,6 +18,7 @@ from nccltune.launch_lint.finding import (
     note,
 )
 from nccltune.launch_lint.hosts import text_of
+from nccltune.launch_lint.nested import SHELLS
 from nccltune.launch_lint.options import (
     COMMON,
     DEPRECATED_5,
@@ -172,6 +173,11 @@ def swallowed(view: View) -> Iterator[LaunchFinding]:
         return
     if last.meaning == "host":
         yield from _split_hosts(last, view)
+    if last.name == "h" and view.flavor.launcher in (Launcher.OPENMPI, Launcher.HYDRA):
+        right = ("-H" if view.flavor.launcher is Launcher.OPENMPI else "-hosts", words[0].text)
+        edits = (Replace(last, right), ReplaceArgument(0, 1))
+        yield error("asks-help", "-h only prints the help", f"write {' '.join(right)}", edits)
+        return
     if last.meaning != "env" or "=" in last.value or view.flavor.launcher is Launcher.HYDRA:
         return
     before = [word.text for word in words[: view.program.at]]
@@ -238,8 +244,8 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
             return
         word = view.command.program[0].text
         what = f"{word} is no binary of nccl-tests"
-        if is_open(word):
-            what = f"{word} is not known here"
+        if is_open(word) or word in SHELLS:
+            what = f"{word} is not known here" if is_open(word) else f"what {word} runs is not known"
         elif (script := script_of(view.command.program)) is not None:
             what = f"{script} was not followed"
         yield note("program-unknown", f"{what}: its GPUs and sizes are not checked")

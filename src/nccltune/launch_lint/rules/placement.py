@@ -406,7 +406,7 @@ def bound(view: View) -> Iterator[LaunchFinding]:
         return
     given = view.command.last("bind_to")
     if launcher is Launcher.OPENMPI:
-        if view.command.last("bind_none") or view.command.last("cpus"):
+        if any(map(view.command.all, ("bind_none", "cpus", "rankfile"))):
             return
         if given is not None and not given.value.startswith(("core", "hwthread")):
             return
