@@ -440,11 +440,6 @@ def _read(line: Line, at: int, flavor: Flavor) -> LaunchCommand:
         is_default = flavor == DEEPSPEED and option.value == "-1"
         options.append(option._replace(meaning="") if is_default else option)
     program = words[place:]
-    if any(word.text == ":" for word in program):
-        raise InputError(
-            "several programs in one command (':') are not read",
-            hint="check the part for each by itself",
-        )
     return LaunchCommand(words[:at], words[at], tuple(options), program, line.tail, end)
 
 

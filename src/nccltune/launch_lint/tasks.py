@@ -94,7 +94,7 @@ def _of_azure(task: dict[Any, Any], site: LaunchContext) -> tuple[str, LaunchCon
 def _of_vertex(
     pools: list[dict[Any, Any]], site: LaunchContext
 ) -> tuple[str, LaunchContext] | None:
-    """Return what a custom job of Vertex AI runs on each replica of its pools, if they run alike."""
+    """Return what a job of Vertex AI runs on each replica of its pools, if they run alike."""
     lines = {
         " ".join(
             shlex.quote(str(word))

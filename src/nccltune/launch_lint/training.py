@@ -184,7 +184,8 @@ def _included(text: str, pool: tuple[Host, ...], site: LaunchContext) -> Predict
             return Prediction(None, (), unknown=f"--include names {text!r}")
         devices = match[2].split(",") if match[2] else []
         have = slots.get(match[1])
-        if is_known and (match[1] not in slots or any(int(n) >= (have or 1 << 30) for n in devices)):
+        is_beyond = have is not None and any(int(n) >= have for n in devices)
+        if is_known and (match[1] not in slots or is_beyond):
             shown = f"has the slots 0 to {have - 1} alone" if have else "is no host"
             why = f"--include {text}, and {match[1]} {shown} in the host file"
             return Prediction(None, (), fails=why)

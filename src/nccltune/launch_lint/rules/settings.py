@@ -110,7 +110,8 @@ def channels(view: View) -> Iterator[LaunchFinding]:
     few = placement is not None and 0 < placement.processes * placement.gpus_per_process < 8
     of_rccl = any(map(_ON_AMD.search, (*words, *_values(view))))
     for name, value in _values(view).items() if few or not of_rccl else ():
-        if _CHANNELS.fullmatch(name) and (whole_number(value) or 0) > most:
+        is_read = not of_rccl or name == "NCCL_MIN_NCHANNELS"
+        if is_read and _CHANNELS.fullmatch(name) and (whole_number(value) or 0) > most:
             said, fix = f"NCCL has {most} channels at most, 32 before 2.25 (RCCL: 128)", ""
             if of_rccl:
                 said = "RCCL ignores more than 64 for fewer than 8 GPUs (rocm-systems#11253)"
@@ -179,7 +180,7 @@ def tuner(view: View) -> Iterator[LaunchFinding]:
 def graph(view: View) -> Iterator[LaunchFinding]:
     """Find NCCL_GRAPH_FILE, which is for the GPUs that it names."""
     if file := _values(view).get("NCCL_GRAPH_FILE"):
-        said = "NCCL takes its rings and trees from that file, and fails with other GPUs (nccl#1008)"
+        said = "NCCL takes its rings and trees from it, and fails with other GPUs (nccl#1008)"
         yield note("graph-file", f"NCCL_GRAPH_FILE={file}: {said}", "leave it out, unless it fits")
 
 
