@@ -229,10 +229,10 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
         what = f"{word} is no binary of nccl-tests"
         if is_open(word):
             what = f"{word} is not known here"
-        elif word in SHELLS:
-            what = f"what {word} runs is not known"
         elif (script := script_of(view.command.program)) is not None:
             what = f"{script} was not followed"
+        elif word in SHELLS:
+            what = f"what {word} runs is not known"
         yield note("program-unknown", f"{what}: its GPUs and sizes are not checked")
 
 
