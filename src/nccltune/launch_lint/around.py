@@ -35,6 +35,8 @@ _HOSTFILE = re.compile(
     re.M | re.I,
 )
 """The name of a host file above its lines, each with a number of slots, or behind `cat`."""
+OF_DEEPSPEED = "/job/hostfile"
+"""The host file that deepspeed reads without an option."""
 _BY_NODE = re.compile(
     rf"^[^\n=]{{0,40}}\b(?i:{_NODE})(?: ?\w{{1,9}})?\W{{0,5}}\n"
     r"(?:[^\n=]*\n)?[ \t$]*(?:export )?(NCCL_\w+)=([^\s;]+)[ \t]*$",
@@ -64,6 +66,8 @@ def read_around(text: str, site: LaunchContext) -> LaunchContext:
     shown = tuple(
         (match[1] or match[3], match[2] or match[4]) for match in _HOSTFILE.finditer(f"{text}\n")
     )
+    if f"cat {OF_DEEPSPEED}" in text:
+        shown += tuple((OF_DEEPSPEED, hosts) for name, hosts in shown if name == "hostfile")
     return site._replace(
         files=(*site.files, *shown),
         several=several,

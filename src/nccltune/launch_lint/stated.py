@@ -116,7 +116,8 @@ def judge_conf(text: str, file: str) -> Iterator[LaunchFinding]:
     A text with another name may write that file, by `<<` of a shell or `content:` of Ansible.
     """
     if _CONF.search(file) is None:
-        blocks = (*_CONF_BLOCK.finditer(text), *_SHOWN_CONF.finditer(text))
+        shown = (block for block in _SHOWN_FILE.finditer(text) if "nccl.conf" in block[0])
+        blocks = (*_CONF_BLOCK.finditer(text), *shown)
         text = "\n".join(dedent(block[1]) for block in blocks)
     for number, name, value in conf_lines(text):
         right = _CONF_WORD.sub("", name).strip()
@@ -141,16 +142,17 @@ def judge_conf(text: str, file: str) -> Iterator[LaunchFinding]:
 
 
 def without_conf(text: str) -> str:
-    """Return a text without what it shows of nccl.conf, whose lines are no variables of a shell.
+    """Return a text without what it shows of nccl.conf and the like: no variables of a shell.
 
     >>> without_conf("$ cat /etc/nccl.conf\\nNCCL_DEBUG=INFO\\n$ ls\\n")
     '$ ls\\n'
     """
-    return _SHOWN_CONF.sub("", text)
+    return _SHOWN_FILE.sub("", text)
 
 
-_SHOWN_CONF = re.compile(
-    r"^[^\n]*(?:\bcat [~/\w.-]*nccl\.conf|\bnccl\.conf[`\"*]{0,3}:)[ \t]*\n"
+_SHOWN_FILE = re.compile(
+    r"^[^\n]*(?:\bcat [~/\w.-]*(?:nccl\.conf|\.deepspeed_env)|\bnccl\.conf[`\"*]{0,3}:)"
+    r"[ \t]*\n"
     r"((?:(?:#[^\n]*|[A-Z]\w+[ \t]*=[ \t]*[^\s;&|]*[ \t]*)(?:\n|\Z))+)",
     re.M,
 )

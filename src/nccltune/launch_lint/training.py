@@ -10,6 +10,7 @@ import yaml
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.placement import NodePlacement, Placement
+from nccltune.launch_lint.around import OF_DEEPSPEED
 from nccltune.launch_lint.boxes import boxes
 from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext, Prediction
 from nccltune.launch_lint.hosts import MAX_NODES, MAX_PROCESSES, hostfile, text_of
@@ -147,6 +148,8 @@ def _deepspeed(command: LaunchCommand, site: LaunchContext) -> Prediction:
         if pool is None:
             assumed = f"{file.value} is not here: it has the hosts of --num_nodes"
             pool = (Host(None, None),) * min(whole_number(nodes.value if nodes else "") or 0, 1024)
+    elif OF_DEEPSPEED in dict(site.files):
+        pool = hostfile(OF_DEEPSPEED, DEEPSPEED, site)
     elif nodes is not None and (whole_number(nodes.value) or 0) > 1:
         why = f"{' '.join(w.text for w in nodes.words)} without --hostfile: deepspeed knows no"
         return Prediction(None, (), unknown=f"{why} other host, unless /job/hostfile names them")

@@ -142,6 +142,13 @@ spec:
     command: [bash, -c, torchrun t.py]
     resourcesPerNode: {limits: {nvidia.com/gpu: 4}}
 """
+RUNTIME = """apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+spec:
+  mlPolicy: {numNodes: 2, torch: {numProcPerNode: 4}}
+  template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {
+    containers: [{command: [torchrun, t.py], resources: {limits: {nvidia.com/gpu: 8}}}]}}}}}]}}
+"""
 GLOO = """apiVersion: batch/v1
 kind: Job
 metadata: {name: t}
@@ -156,6 +163,7 @@ spec:
 """
 MPIRUN = "mpirun -np $NP -N 8 all_reduce_perf -b 8 -e 8G -f 2\n"
 UNSET = "NCCL_ALGO=Ring\nNCCL_DEBUG=INFO\n"
+DEFAULT = "$ cat /job/hostfile\na slots=2\nb slots=2\n$ deepspeed --num_nodes 2 t.py\n"
 BY_NODE = "".join(f"# node {n}\nexport NCCL_SOCKET_IFNAME=e{n}\n" for n in (1, 2))
 BY_NODE += "mpirun -np 2 -H a,b all_reduce_perf -b 8 -e 1G -f 2\n"
 VERTEX = """workerPoolSpecs:
@@ -369,6 +377,11 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         ({"a.md": f"{SHOWN.replace('./hosts', 'ip')}$ cat ip\na\nb\n"}, "nodes (a, b)", "not here"),
         ({"a.sh": f"{UNSET}torchrun -m t\n"}, "ALGO, NCCL_DEBUG are set without", "ALGO is set"),
         ({"a.md": f"$ cat /etc/nccl.conf\n{UNSET}$ {EIGHT}\n"}, "8 processes", "export"),
+        (
+            {"a.md": f"$ cat .deepspeed_env\n{UNSET}{DEFAULT}"},
+            "2 on each of 2 nodes (a, b)",
+            "without",
+        ),
         ({"a.md": f"My nccl.conf:\nNCCL_DEBUG = INFO\n\n{EIGHT}\n"}, "'NCCL_DEBUG ' sets", "ok "),
         ({"a.md": BY_NODE}, "value of each node into its /etc/nccl.conf", "fixed"),
         ({"a.md": BY_NODE.replace("e2", "e1")}, "Add -x NCCL_SOCKET_IFNAME", "conf"),
@@ -503,6 +516,7 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         ),
         ({"l.yaml": LWS.replace("size: 4", "size: __SIZE__")}, "__SIZE__ is not", "expected"),
         ({"t.yaml": TRAINJOB}, "8 processes, 4 on each of 2 nodes", "warning"),
+        ({"t.yaml": RUNTIME}, "8 processes, 4 on each of 2 nodes", "per-node"),
         ({"g.yaml": GLOO}, "torchrun runs in 4 pods, and without --nnodes each is", "nvidia.com"),
         ({"g.yaml": GLOO.replace("t.py", "--nnodes=4 t.py")}, "1 on each of 4 nodes", "in 4 pods"),
         ({"g.yaml": GLOO.replace("gloo", "nccl")}, "no container has a limit of nvidia.com/", "ok"),

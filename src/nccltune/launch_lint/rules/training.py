@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
+from nccltune.launch_lint.around import OF_DEEPSPEED
 from nccltune.launch_lint.command import OF_NODE, LaunchCommand, View
 from nccltune.launch_lint.finding import AppendOption, LaunchFinding, Replace, error, note, warning
 from nccltune.launch_lint.hosts import with_slurm_gpus
@@ -304,6 +305,7 @@ def deepspeed_resources(view: View, command: LaunchCommand) -> Iterator[LaunchFi
         )
         return
     written = (view.site.scope.files if view.site.scope is not None else None) or {}
+    written = {} if OF_DEEPSPEED in written else written
     named = next((name for name, text in written.items() if _SLOTS.search(text)), None)
     if named is not None and not command.all("hostfile") and not filters:
         yield warning(
