@@ -286,9 +286,9 @@ def is_command(words: Sequence[Word]) -> bool:
         at = program_at(words)
     if at is None or not any(word.text.startswith("-") for word in words[at:]):
         return False
-    before = (PurePosixPath(word.text).name for word in words[:at])
+    before = [word.text for word in words[:at] if "=" not in word.text and word.text[:1] != "-"]
     # `run` is of `poetry run`.
-    return all("=" in name or name in {*WRAPPERS, "run"} or name[:1] == "-" for name in before)
+    return all(PurePosixPath(text).name in {*WRAPPERS, "run"} for text in before)
 
 
 def read(

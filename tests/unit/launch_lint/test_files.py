@@ -382,6 +382,8 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
             "2 on each of 2 nodes (a, b)",
             "without",
         ),
+        ({"a.sh": f"cat > t.csv <<E\nallreduce,0,9,tree,ll,4,2,16\nE\n{SHOWN}"}, "4 proc", "rows"),
+        ({"a.md": "We ran `A_B=/a/b mpirun -np 4 ./a` here.\n"}, "4 processes", "no launch"),
         ({"a.md": f"My nccl.conf:\nNCCL_DEBUG = INFO\n\n{EIGHT}\n"}, "'NCCL_DEBUG ' sets", "ok "),
         ({"a.md": BY_NODE}, "value of each node into its /etc/nccl.conf", "fixed"),
         ({"a.md": BY_NODE.replace("e2", "e1")}, "Add -x NCCL_SOCKET_IFNAME", "conf"),
