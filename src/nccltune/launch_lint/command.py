@@ -140,6 +140,7 @@ class LaunchContext(NamedTuple):
     - `around`, `outside`: the words before the shell that runs the command, such as `docker run`,
       and the variables that are set for them.
     - `service`: the service of a Compose file that starts the command, "" if none does.
+    - `in_swarm`: whether `docker stack deploy` starts that service.
     - `folder`: the folder of the file with the command, "" if there is none.
     - `files`: texts of host files that the text around the command shows, by their names.
     - `on_first`: the scheduler whose batch script runs the line: on its first node only. "" else.
@@ -171,6 +172,7 @@ class LaunchContext(NamedTuple):
     ran: bool = False
     part: str = ""
     service: str = ""
+    in_swarm: bool = False
     folder: str = ""
     files: tuple[tuple[str, str], ...] = ()
     unseen: tuple[str, ...] = ()

@@ -209,14 +209,14 @@ def judge_boxes(
 
 
 def judge_box(
-    given: Mapping[str, str], words: Sequence[str], *, is_split: bool = True
+    given: Mapping[str, str], words: Sequence[str], *, is_split: bool = True, in_swarm: bool = False
 ) -> Iterator[LaunchFinding]:
     """Yield what a container lacks that `words` start with the variables `given`.
 
-    `is_split`: its program uses several GPUs.
+    `is_split`: its program uses several GPUs. `in_swarm`: `docker stack deploy` starts it.
     """
     view = _view([StatedSetting(*pair) for pair in given.items()])
-    view = view._replace(site=view.site._replace(around=tuple(words)))
+    view = view._replace(site=view.site._replace(around=tuple(words), in_swarm=in_swarm))
     rules = (*[containers.shared_memory] * is_split, containers.infiniband)
     yield from _without_edits(rule(view) for rule in rules)
 
