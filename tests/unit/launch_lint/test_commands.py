@@ -123,6 +123,13 @@ RIGHT = [
     "torchrun --nproc-per-node=8 --nnodes=2 --node-rank=0 --master-addr=$(hostname -i) t.py",
     "srun -N 2 bash -c 'torchrun --nproc-per-node=8 --nnodes=2 --node-rank=$SLURM_NODEID"
     " --master-addr=$(hostname) t.py'",
+    *(
+        f"ssh b {quote}torchrun --nproc-per-node=8 --nnodes=2 --node-rank=1"
+        f" --master-addr=$(hostname -i) t.py{quote}"
+        for quote in ("", '"')
+    ),
+    "srun -N 1 -w b torchrun --nproc-per-node=8 --nnodes=2 --node-rank=1"
+    " --master-addr=$(hostname -i) t.py & srun -w a ./b",
     f"mpirun -np 8 -x HSA_XNACK=1 -x NCCL_MIN_NCHANNELS=112 {G1}",
     f"mpirun -np 4 -H a:4 -rf ranks {RUN} -g 2",
 ]
@@ -228,6 +235,8 @@ WRONG = [
     (f"mpiexec.hydra -n 16 -h a:8,b:8 {G1}", "asks-help"),
     (f"mpirun -np 4 -x HSA_XNACK=1 -x NCCL_MIN_NCHANNELS=112 {G1}", "channels-limit"),
     ("torchrun --nproc-per-node=8 --nnodes=2 --node-rank=1 --master-addr=$(hostname -i) t.py",
+     "torchrun-endpoint"),
+    ("ssh b 'torchrun --nproc-per-node=8 --nnodes=2 --node-rank=1 --master-addr=$(hostname) t.py'",
      "torchrun-endpoint"),
     ("python3 -m sglang.launch_server --model-path m --tp 16 --nnodes 2 --node-rank 1"
      " --dist-init-addr $HOSTNAME:5000", "server-address"),

@@ -87,7 +87,7 @@ def server_nodes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     else:
         host = address.value.rpartition(":")[0] if not is_vllm else address.value
         is_first = rank is not None and rank.value == "0"
-        if is_own(host, rank.value if rank is not None else None):
+        if is_own(view, host, rank.value if rank is not None else None):
             yield (note if is_first else error)(
                 "server-address",
                 f"{address.text}: the other nodes need an address of node 0"

@@ -274,7 +274,7 @@ def accelerate_address(view: View, command: LaunchCommand) -> Iterator[LaunchFin
         )
     elif address is not None and (found := not_a_host("main_process_ip", address, is_bare=True)):
         yield from found
-    elif address is not None and is_own(address, given.get("node_rank")):
+    elif address is not None and is_own(view, address, given.get("node_rank")):
         yield error(
             "accelerate-address",
             f"--main_process_ip={address}: each of {nodes} machines waits at its own address",
