@@ -95,14 +95,8 @@ def _of_vertex(
     pools: list[dict[Any, Any]], site: LaunchContext
 ) -> tuple[str, LaunchContext] | None:
     """Return what a job of Vertex AI runs on each replica of its pools, if they run alike."""
-    lines = {
-        " ".join(
-            shlex.quote(str(word))
-            for key in ("command", "args")
-            for word in at(pool, "containerSpec", key) or ()
-        )
-        for pool in pools
-    }
+    words = ([*(at(p, "containerSpec", key) or () for key in ("command", "args"))] for p in pools)
+    lines = {shlex.join(map(str, (*command, *given))) for command, given in words}
     nodes = sum(whole_number(str(pool.get("replicaCount", 1))) or 0 for pool in pools)
     gpus = {whole_number(str(at(p, "machineSpec", "acceleratorCount") or 0)) for p in pools}
     each = gpus.pop() if len(gpus) == 1 else None
