@@ -32,6 +32,7 @@ from nccltune.launch_lint.check import LaunchCheck, check_all, placement_of_one
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.directives import never_started, unread_directives
 from nccltune.launch_lint.finding import LaunchFinding, note
+from nccltune.launch_lint.flow import without_here
 from nccltune.launch_lint.options import (
     AZUREML,
     HYDRA,
@@ -60,6 +61,7 @@ from nccltune.launch_lint.stated import (
     judge_python,
     judge_stated,
     stated_settings,
+    without_conf,
 )
 from nccltune.launch_lint.tasks import task_of
 from nccltune.launch_lint.training import configuration_commands, configurations_in
@@ -223,7 +225,8 @@ def recognise(path: Path, text: str | None = None) -> LintKind:
     is_compose = bool(compose.services_in(text)[0])
     if manifest.is_manifest(text) or is_compose or output.is_output(text):
         return LintKind.LAUNCH
-    plain = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    lines = without_here(text)[0].splitlines()
+    plain = [line for line in lines if line.strip() and not line.startswith("#")]
     is_table = any(_ROW.match(line) for line in plain) or bool(_MARKER.search(text))
     is_table = is_table or foreign_separator(text) is not None
     is_script = bool(_SCRIPT.search(text)) or _has_command(text, path)
@@ -387,7 +390,7 @@ def _lint_launch(
     site, alone = _configured(text, name, site)
     services, plain = compose.services_in(text)
     documents, rest = manifest.manifests_in(plain, name or "")
-    rest, site = task_of(rest, site) or (rest, site)
+    rest, site = task_of(rest := without_conf(rest), site) or (rest, site)
     is_template = bool(documents) and manifest.is_template(text)
     findings = [
         *judge_conf(text, name or ""),

@@ -23,17 +23,26 @@ _GPUS = re.compile(
     re.I,
 )
 """What a text says of each of its nodes: `two nodes, each with 4 A100 GPUs`."""
+_RAY_GPUS = re.compile(r"^[^#\n]*\bray start\b[^\n]*?--num-gpus[ =]([1-9]\d?)\b", re.M)
 _LAUNCHERS = re.compile(r"\b(?:mpirun|mpiexec|srun|torchrun|flux|jsrun|aprun|prterun)\b")
 _HOST_LINE = r"[ \t>]{0,8}[\w.-]{1,255}(?::\d+|(?:[ \t]+(?:max[-_])?slots?=\d+)+)[ \t]*\n"
 _HOSTFILE = re.compile(
     r"^.{0,80}?\b([\w.-]{0,40}(?:host|machine|node)[\w.-]{0,40})\W{0,9}?"
     r"(?: (?:contains?|is|has)\b.{0,40})?\n(?:```.*\n)?"
     rf"((?:[ \t]*#.*\n){{0,3}}(?:{_HOST_LINE})+)"
-    r"|^.{0,80}?\bcat [\w./~-]*?([\w-]{0,40}(?:host|machine|node)[\w.-]{0,40})[ \t]*\n"
+    r"|^.{0,80}?\bcat (?:[\w./~-]{0,99}/)?([\w.-]{1,80})[ \t]*\n"
     r"((?:[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}[ \t]*\n)+)",
     re.M | re.I,
 )
 """The name of a host file above its lines, each with a number of slots, or behind `cat`."""
+OF_DEEPSPEED = "/job/hostfile"
+"""The host file that deepspeed reads without an option."""
+_BY_NODE = re.compile(
+    rf"^[^\n=]{{0,40}}\b(?i:{_NODE})(?: ?\w{{1,9}})?\W{{0,5}}\n"
+    r"(?:[^\n=]*\n)?[ \t$]*(?:export )?(NCCL_\w+)=([^\s;]+)[ \t]*$",
+    re.M,
+)
+"""A setting below the name of a node, `# node A`."""
 _NODES = re.compile(r"\b([1-9]\d{0,4})[ -]?(?:nodes?\b|hosts?\b|machines?\b|节点|台)", re.I)
 
 
@@ -51,15 +60,19 @@ def read_around(text: str, site: LaunchContext) -> LaunchContext:
         site = site._replace(nodes=site.nodes or workers, slots=site.slots or slots)
     named = tuple(int(number) for number in _NODES.findall(text))
     several = site.several or _SEVERAL.search(text) is not None
-    gpus = {int(number) for number in _GPUS.findall(text)}
+    gpus = {int(n) for n in (_GPUS.findall(text) or _RAY_GPUS.findall(text.replace("\\\n", " ")))}
     rank = _RANK.search(text) if _LAUNCHERS.search(text) is None else None
+    by_node = dict(_BY_NODE.findall(text))
     shown = tuple(
         (match[1] or match[3], match[2] or match[4]) for match in _HOSTFILE.finditer(f"{text}\n")
     )
+    if f"cat {OF_DEEPSPEED}" in text:
+        shown += tuple((OF_DEEPSPEED, hosts) for name, hosts in shown if name == "hostfile")
     return site._replace(
         files=(*site.files, *shown),
         several=several,
         named_nodes=named,
+        by_node=tuple(n for n, value in _BY_NODE.findall(text) if by_node[n] != value),
         gpus=gpus.pop() if len(gpus) == 1 and site.gpus is None else site.gpus,
         rank=site.rank or (rank[1] if rank is not None else ""),
     )

@@ -13,8 +13,6 @@ APPTAINERS = ("apptainer", "singularity")
 PODS = ("kubectl", "oc")
 SERVICE = ("docker", "run", "--env-host")
 """A service of Compose, whose variables all reach its program: docker has no such option."""
-SWARM = "--swarm=true"
-"""Stands among the options of a service that `docker stack deploy` starts: no option of docker."""
 VERBS = {
     **dict.fromkeys(DOCKERS, ("run", "exec")),
     **dict.fromkeys(APPTAINERS, ("run", "exec")),
@@ -63,11 +61,6 @@ class ContainerBox(NamedTuple):
     def is_service(self) -> bool:
         """Return whether it is a service of a Compose file."""
         return tuple(self.words[: len(SERVICE)]) == SERVICE
-
-    @property
-    def is_swarm(self) -> bool:
-        """Return whether `docker stack deploy` starts the service."""
-        return self.is_service and SWARM in self.options
 
     @property
     def gpus(self) -> int | None:

@@ -120,9 +120,9 @@ def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> Lau
     )
     if is_whole and (pasted or any(one.finding.edits for one in bad)):
         text = _fixed(view.command, first, site, wanted)
-    for kind in {kind for one in held if one.finding.id == "no-program" for kind in one.flavors}:
-        nothing = Prediction(None, (), fails="the command names no program")
-        views[kind] = views[kind]._replace(prediction=nothing)
+    for kind, why in ((kind, _NOTHING.get(one.finding.id)) for one in held for kind in one.flavors):
+        if why is not None:
+            views[kind] = views[kind]._replace(prediction=Prediction(None, (), fails=why))
     return LaunchCheck(
         next(iter(commands.values())),
         _predictions(views),
@@ -362,6 +362,9 @@ def _with_inner(command: LaunchCommand, site: LaunchContext, outer: Prediction) 
 
 def _findings(view: View) -> list[LaunchFinding]:
     found = [finding for rule in RULES for finding in rule(view)]
+    # What is to be left out needs no option that passes it on.
+    out = {match[1] for one in found if (match := _LEFT_OUT.match(one.fix))}
+    found = [one for one in found if one.id != _ALONE or one.message.partition(" ")[0] not in out]
     inner = view.prediction.inner
     # Of several programs, an option of the first may hold for all.
     commands = (view.command, *([inner.command] if inner is not None else ()))
@@ -373,6 +376,12 @@ def _findings(view: View) -> list[LaunchFinding]:
     if view.site.is_begun or (view.program is not None and view.program.hidden):
         found = [finding for finding in found if finding.id not in _MISSING_ARGUMENTS]
     return found
+
+
+_NOTHING = {"no-program": "the command names no program", "asks-help": "-h only prints the help"}
+"""Findings for which nothing starts, and why."""
+_LEFT_OUT = re.compile(r"leave out ([A-Z][A-Z0-9_]+)")
+_ALONE = "env-not-exported"
 
 
 def _is_partial(command: LaunchCommand) -> bool:

@@ -135,10 +135,12 @@ class LaunchContext(NamedTuple):
     - `ran`: whether the text shows results, so that the command did start.
     - `several`: whether the text speaks of several nodes.
     - `named_nodes`: the numbers of nodes that the text names.
+    - `by_node`: settings of NCCL that the text gives its nodes with different values.
     - `rank`: a launcher's variable that a script without one reads, so that it is started by one.
     - `around`, `outside`: the words before the shell that runs the command, such as `docker run`,
       and the variables that are set for them.
     - `service`: the service of a Compose file that starts the command, "" if none does.
+    - `in_swarm`: whether `docker stack deploy` starts that service.
     - `folder`: the folder of the file with the command, "" if there is none.
     - `files`: texts of host files that the text around the command shows, by their names.
     - `on_first`: the scheduler whose batch script runs the line: on its first node only. "" else.
@@ -161,6 +163,7 @@ class LaunchContext(NamedTuple):
     workers: int | None = None
     several: bool = False
     named_nodes: tuple[int, ...] = ()
+    by_node: tuple[str, ...] = ()
     rank: str = ""
     scope: ShellScope | None = None
     assumed: tuple[str, ...] = ()
@@ -169,6 +172,7 @@ class LaunchContext(NamedTuple):
     ran: bool = False
     part: str = ""
     service: str = ""
+    in_swarm: bool = False
     folder: str = ""
     files: tuple[tuple[str, str], ...] = ()
     unseen: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nccltune.formats.text.yaml_documents import load_documents
-from nccltune.launch_lint.boxes import SERVICE, SWARM, entrypoint_of, variables_in
+from nccltune.launch_lint.boxes import SERVICE, entrypoint_of, variables_in
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.hosts import text_of
@@ -57,7 +57,8 @@ def from_services(services: Services, site: LaunchContext) -> list[FoundCommand]
     for name, service in services:
         exported = (*site.exported, *_variables(service, site))
         around = tuple(_docker(service, dict(exported)))
-        inner = site._replace(around=around, exported=exported, service=name)
+        swarm = _in_swarm(service)
+        inner = site._replace(around=around, exported=exported, service=name, in_swarm=swarm)
         words = _started(service)
         found += from_words(words, inner, strict=False)
         lines += [Line(tuple(quoted(part) for word in words for part in word.split()), "")]
@@ -73,7 +74,8 @@ def judge_services(services: Services, site: LaunchContext) -> Iterator[LaunchFi
         variables = dict(_variables(service, site))
         around = tuple(_docker(service, variables))
         split = _PARALLEL.search(" ".join(words)) is not None
-        for finding in judge_box(variables, around, is_split=split):
+        swarm = _in_swarm(service)
+        for finding in judge_box(variables, around, is_split=split, in_swarm=swarm):
             yield finding._replace(message=f"service {name}: {finding.message}")
 
 
@@ -129,8 +131,7 @@ def _variables(service: dict[Any, Any], site: LaunchContext) -> Iterator[tuple[s
 def _docker(service: dict[Any, Any], variables: dict[str, str]) -> Iterator[str]:
     """Yield the words of the equal `docker run`, without its other variables and command."""
     yield from SERVICE
-    reserved = at(service, "deploy", "resources", "reservations", "devices")
-    asked = service.get("gpus") or reserved
+    asked = _gpus(service)
     shown = variables.get("NVIDIA_VISIBLE_DEVICES")
     if asked:
         number = _asked(asked)
@@ -141,24 +142,37 @@ def _docker(service: dict[Any, Any], variables: dict[str, str]) -> Iterator[str]
         yield "--gpus"
     if service.get("privileged"):
         yield "--privileged"
-    is_swarm = not asked and _of_swarm(mapping(service.get("deploy")))
-    if is_swarm:
-        yield SWARM
-    for key, option in (("network_mode", "network"), ("shm_size", "shm-size")):
-        if (value := service.get(key)) and not (is_swarm and key in _NOT_IN_SWARM):
-            yield f"--{option}={value}"
-    for key in ("ipc", "devices", "volumes", "tmpfs", "user", "extends"):
-        if is_swarm and key in _NOT_IN_SWARM:
-            continue
-        if value := service.get(key):
-            yield f"--{key}={value}"
+    ignored = _NOT_IN_SWARM if _in_swarm(service) else ()
+    for key in (
+        "network_mode",
+        "shm_size",
+        "ipc",
+        "devices",
+        "volumes",
+        "tmpfs",
+        "user",
+        "extends",
+    ):
+        if (value := service.get(key)) and key not in ignored:
+            yield f"--{_OPTIONS.get(key, key)}={value}"
     yield str(service.get("image"))
 
 
-def _of_swarm(deploy: dict[Any, Any]) -> bool:
-    """Return whether `deploy` has what only `docker stack deploy` obeys."""
+_OPTIONS = {"network_mode": "network", "shm_size": "shm-size"}
+"""Options of `docker run` with another name than the key of a service."""
+
+
+def _gpus(service: dict[Any, Any]) -> Any:
+    """Return what a service asks for in GPUs."""
+    return service.get("gpus") or at(service, "deploy", "resources", "reservations", "devices")
+
+
+def _in_swarm(service: dict[Any, Any]) -> bool:
+    """Return whether `deploy` has what only `docker stack deploy` obeys, and no GPUs."""
+    deploy = mapping(service.get("deploy"))
     reserved = at(deploy, "resources", "reservations", "generic_resources")
-    return bool(reserved or deploy.get("placement") or deploy.get("endpoint_mode"))
+    swarm = reserved or deploy.get("placement") or deploy.get("endpoint_mode")
+    return bool(swarm) and not _gpus(service)
 
 
 _NOT_IN_SWARM = ("ipc", "shm_size")

@@ -35,7 +35,7 @@ def judge_job(document: dict[str, Any]) -> Iterator[LaunchFinding]:
     if document.get("kind") == "MPIJob":
         yield from _mpi_job(document, pods)
     if document.get("kind") == "PyTorchJob":
-        yield from _pytorch_job(pods)
+        yield from _pytorch_job(pods, "nprocPerNode" in mapping(document.get("spec")))
     if document.get("kind") == "TrainJob":
         yield from _trainer(mapping(at(document, "spec", "trainer")))
     if document.get("kind") == "InferenceService":
@@ -192,7 +192,8 @@ def _mpi_job(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFi
 _SLOTS = re.compile(r"mpi\w+ (?!.*(?:torch|accel| deepsp|sh -|node|-ppn|-N ))[^;&|]*python")
 
 
-def _pytorch_job(pods: list[PodSpec]) -> Iterator[LaunchFinding]:
+def _pytorch_job(pods: list[PodSpec], several: bool) -> Iterator[LaunchFinding]:
+    """Find faults of pods; `several` is whether the job names a number of processes for each."""
     for pod in pods:
         if pod.role == "Master" and pod.number != 1:
             yield error("pytorch-master", f"Master has {pod.number} replicas, not 1")
@@ -205,10 +206,13 @@ def _pytorch_job(pods: list[PodSpec]) -> Iterator[LaunchFinding]:
         program = [PurePath(word).name for word in pod.words[:2]]
         if pod.gpus > 1 and program and _PYTHON.fullmatch(program[0]) and program[1:] != ["-m"]:
             nodes = sum(one.number for one in pods)
-            yield note(
+            said = f"the operator's WORLD_SIZE={nodes} counts pods"
+            if several:
+                said = "nprocPerNode starts nothing, torchrun alone reads it"
+            yield (warning if several else note)(
                 "pytorch-one-process",
                 f"{pod.role}: {program[0]} starts one process, and the pod has {pod.gpus} GPUs:"
-                f" the operator's WORLD_SIZE={nodes} counts pods",
+                f" {said}",
                 f"start torchrun --nproc-per-node={pod.gpus}, unless the program starts the others"
                 " itself",
             )

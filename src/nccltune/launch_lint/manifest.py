@@ -303,9 +303,9 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
             exported=(*site.exported, *values.items()),
             files=(*site.files, *((name.rpartition("/")[2], text) for name, text in files.items())),
         )
-    if document.get("kind") in ("PyTorchJob", "TrainJob"):
-        # The operators of both set these variables. torchrun reads them instead of options.
-        elastic, trainer = at(spec, "elasticPolicy"), mapping(at(spec, "trainer"))
+    if document.get("kind") in _SET_FOR_TORCHRUN:
+        elastic, policy = at(spec, "elasticPolicy"), mapping(at(spec, "mlPolicy"))
+        trainer = mapping(at(spec, "trainer")) or {**policy, **mapping(policy.get("torch"))}
         number = trainer.get("numNodes") or sum(pod.number for pod in pods_of(document)) or 1
         least, most = (at(elastic, f"{limit}Replicas") or number for limit in ("min", "max"))
         each = spec.get("nprocPerNode") or at(elastic, "nProcPerNode")
@@ -322,6 +322,10 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
         site = site._replace(exported=(*site.exported, *given.items()))
     gpus = [gpus_of(container) for container in _containers(document)]
     return site._replace(gpus=max(gpus), gpus_from="the container's limit") if any(gpus) else site
+
+
+_SET_FOR_TORCHRUN = ("PyTorchJob", "TrainJob", "TrainingRuntime", "ClusterTrainingRuntime")
+"""Kinds whose operators set variables that torchrun reads instead of options."""
 
 
 def _containers(value: Any) -> Iterator[dict[str, Any]]:

@@ -54,7 +54,10 @@ def script_inside(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, La
     if is_launcher(given.get("--master-command", "")) and "--master-args" in given:
         return f"{given['--master-command']} {given['--master-args']}", site  # Of Run:ai.
     if names[0] in REMOTE and " " in words[-1].text:
-        return words[-1].text, over_ssh(words, site._replace(on_first=""))
+        told = words[-1].text
+        if words[-1].raw.startswith('"'):
+            told = HOST_NAME.sub("${HOST_OF_CALLER}", told)  # The shell here replaces it.
+        return told, over_ssh(words, site._replace(on_first=""))
     for at, name in enumerate(names[:-2]):
         # `docker run --entrypoint=bash IMAGE -c SCRIPT` has the image between.
         gap = 1 + ("--entrypoint" in (words[at].text.partition("=")[0], words[at - 1].text))
@@ -80,6 +83,8 @@ def over_ssh(words: Sequence[Word], site: LaunchContext) -> LaunchContext:
 
 
 REMOTE = ("ssh", "pdsh")
+HOST_NAME = re.compile(r"\$\(hostname\b[^()]*\)|`hostname\b[^`]*`|\$\{?HOSTNAME\b\}?")
+"""What a shell replaces by the name or the address of its node."""
 
 
 def in_salloc(words: tuple[Word, ...], site: LaunchContext) -> LaunchContext:

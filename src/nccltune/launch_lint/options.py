@@ -95,20 +95,6 @@ TABLES = COMMON | {one: _ROWS[one.launcher.value] for one in _OTHERS}
 LAUNCHER_TABLES = tuple(TABLES[one] for one in (OPENMPI_4, HYDRA, SLURM, OPENMPI_5, INTEL))
 """Options of the launchers that start nccl-tests: all except torchrun."""
 
-DEPRECATED_5 = {
-    "npernode": "--map-by ppr:N:node",
-    "pernode": "--map-by ppr:1:node",
-    "npersocket": "--map-by ppr:N:package",
-    "bynode": "--map-by node",
-    "oversubscribe": "--map-by :OVERSUBSCRIBE",
-    "report-bindings": "--display bind",
-    "display-map": "--display map",
-    "display-allocation": "--display alloc",
-    "tag-output": "--output tag",
-    "timestamp-output": "--output timestamp",
-}
-"""Options that Open MPI 5 still accepts, and their new names."""
-
 _WORDS = {
     "total": {Launcher.OPENMPI: "-n", Launcher.HYDRA: "-n", Launcher.SLURM: "-n"},
     "per_node": {

@@ -286,9 +286,9 @@ def is_command(words: Sequence[Word]) -> bool:
         at = program_at(words)
     if at is None or not any(word.text.startswith("-") for word in words[at:]):
         return False
-    before = (PurePosixPath(word.text).name for word in words[:at])
+    before = [word.text for word in words[:at] if "=" not in word.text and word.text[:1] != "-"]
     # `run` is of `poetry run`.
-    return all("=" in name or name in {*WRAPPERS, "run"} or name[:1] == "-" for name in before)
+    return all(PurePosixPath(text).name in {*WRAPPERS, "run"} for text in before)
 
 
 def read(
@@ -440,11 +440,6 @@ def _read(line: Line, at: int, flavor: Flavor) -> LaunchCommand:
         is_default = flavor == DEEPSPEED and option.value == "-1"
         options.append(option._replace(meaning="") if is_default else option)
     program = words[place:]
-    if any(word.text == ":" for word in program):
-        raise InputError(
-            "several programs in one command (':') are not read",
-            hint="check the part for each by itself",
-        )
     return LaunchCommand(words[:at], words[at], tuple(options), program, line.tail, end)
 
 

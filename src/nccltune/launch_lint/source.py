@@ -314,6 +314,7 @@ class _Script:
     def _line(self, line: Line) -> None:
         if line.words and _PROMPT.fullmatch(line.words[0].raw):
             line = line._replace(words=line.words[1:])
+            self._kept.append([line])
         words, assumed = expanded(line.words, self._scope)
         if not words:
             return

@@ -116,7 +116,9 @@ def judge_conf(text: str, file: str) -> Iterator[LaunchFinding]:
     A text with another name may write that file, by `<<` of a shell or `content:` of Ansible.
     """
     if _CONF.search(file) is None:
-        text = "\n".join(dedent(block[1]) for block in _CONF_BLOCK.finditer(text))
+        shown = (block for block in _SHOWN_FILE.finditer(text) if "nccl.conf" in block[0])
+        blocks = (*_CONF_BLOCK.finditer(text), *shown)
+        text = "\n".join(dedent(block[1]) for block in blocks)
     for number, name, value in conf_lines(text):
         right = _CONF_WORD.sub("", name).strip()
         known = table().get(right)
@@ -139,6 +141,21 @@ def judge_conf(text: str, file: str) -> Iterator[LaunchFinding]:
             )
 
 
+def without_conf(text: str) -> str:
+    """Return a text without what it shows of nccl.conf and the like: no variables of a shell.
+
+    >>> without_conf("$ cat /etc/nccl.conf\\nNCCL_DEBUG=INFO\\n$ ls\\n")
+    '$ ls\\n'
+    """
+    return _SHOWN_FILE.sub("", text)
+
+
+_SHOWN_FILE = re.compile(
+    r"^[^\n]*(?:\bcat [~/\w.-]*(?:nccl\.conf|\.deepspeed_env)|\bnccl\.conf[`\"*]{0,3}:)"
+    r"[ \t]*\n"
+    r"((?:(?:#[^\n]*|[A-Z]\w+[ \t]*=[ \t]*[^\s;&|]*[ \t]*)(?:\n|\Z))+)",
+    re.M,
+)
 _CONF = re.compile(r"nccl[^/]*\.conf[^/]*$")
 _CONF_BLOCK = re.compile(
     r"^(?=[^\n]*nccl\.conf\b)[^\n]*?(?:<<-?[ \t]*[\"']?\w+|(?:\n[ \t]*)?content:[ \t]*\|)[^\n]*\n"
@@ -192,14 +209,14 @@ def judge_boxes(
 
 
 def judge_box(
-    given: Mapping[str, str], words: Sequence[str], *, is_split: bool = True
+    given: Mapping[str, str], words: Sequence[str], *, is_split: bool = True, in_swarm: bool = False
 ) -> Iterator[LaunchFinding]:
     """Yield what a container lacks that `words` start with the variables `given`.
 
-    `is_split`: its program uses several GPUs.
+    `is_split`: its program uses several GPUs. `in_swarm`: `docker stack deploy` starts it.
     """
     view = _view([StatedSetting(*pair) for pair in given.items()])
-    view = view._replace(site=view.site._replace(around=tuple(words)))
+    view = view._replace(site=view.site._replace(around=tuple(words), in_swarm=in_swarm))
     rules = (*[containers.shared_memory] * is_split, containers.infiniband)
     yield from _without_edits(rule(view) for rule in rules)
 
@@ -209,6 +226,7 @@ _ALONE = (
     variables.removed,
     variables.values,
     variables.quoted,
+    settings.graph,
     nics.interfaces,
     nics.devices,
     nics.networks,

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the commands in task files of SkyPilot and dstack, and in jobs of Azure ML."""
+"""Find the commands in task files of SkyPilot and dstack, in jobs of Azure ML and Vertex AI."""
 
 import contextlib
 import re
+import shlex
 from typing import Any
 
 from nccltune.formats.text.yaml_documents import load_documents
@@ -11,7 +12,7 @@ from nccltune.launch_lint.pods import at, mapping
 from nccltune.launch_lint.words import whole_number
 from nccltune.model.errors import InputError
 
-_TASK = re.compile(r"^(?:run|commands?):", re.M)
+_TASK = re.compile(r"^(?:run|commands?):|\bworkerPoolSpecs\b", re.M)
 
 
 def task_of(text: str, site: LaunchContext) -> tuple[str, LaunchContext] | None:
@@ -25,6 +26,8 @@ def task_of(text: str, site: LaunchContext) -> tuple[str, LaunchContext] | None:
         with contextlib.suppress(InputError):
             task = mapping(next(iter(load_documents(text, "")), None))
     run, commands = task.get("run"), task.get("commands")
+    if isinstance(pools := at(mapping(task.get("jobSpec", task)), "workerPoolSpecs"), list):
+        return _of_vertex([mapping(pool) for pool in pools], site)
     if isinstance(task.get("command"), str) and {"compute", "environment", "$schema"} & set(task):
         return _of_azure(task, site)
     if isinstance(run, str):
@@ -86,6 +89,21 @@ def _of_azure(task: dict[Any, Any], site: LaunchContext) -> tuple[str, LaunchCon
         *setup, last = re.split(r"\s*(?:&&|;|\n)\s*", command)
         command = "\n".join([*setup, f"azureml -n {each * number} --ppn {each} {last}"])
     return command, site
+
+
+def _of_vertex(
+    pools: list[dict[Any, Any]], site: LaunchContext
+) -> tuple[str, LaunchContext] | None:
+    """Return what a job of Vertex AI runs on each replica of its pools, if they run alike."""
+    words = ([*(at(p, "containerSpec", key) or () for key in ("command", "args"))] for p in pools)
+    lines = {shlex.join(map(str, (*command, *given))) for command, given in words}
+    nodes = sum(whole_number(str(pool.get("replicaCount", 1))) or 0 for pool in pools)
+    gpus = {whole_number(str(at(p, "machineSpec", "acceleratorCount") or 0)) for p in pools}
+    each = gpus.pop() if len(gpus) == 1 else None
+    site = site._replace(nodes=nodes or site.nodes, gpus=each or site.gpus)
+    line = lines.pop()
+    on_each = "" if BY_RANK.search(line) else "Vertex AI runs"
+    return (line, site._replace(on_each=on_each)) if line and not lines else None
 
 
 _INPUT = re.compile(r"\$\{\{\s*(?:inputs|outputs)\.(\w+)\s*\}\}")

@@ -10,6 +10,7 @@ import yaml
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.placement import NodePlacement, Placement
+from nccltune.launch_lint.around import OF_DEEPSPEED
 from nccltune.launch_lint.boxes import boxes
 from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext, Prediction
 from nccltune.launch_lint.hosts import MAX_NODES, MAX_PROCESSES, hostfile, text_of
@@ -147,6 +148,8 @@ def _deepspeed(command: LaunchCommand, site: LaunchContext) -> Prediction:
         if pool is None:
             assumed = f"{file.value} is not here: it has the hosts of --num_nodes"
             pool = (Host(None, None),) * min(whole_number(nodes.value if nodes else "") or 0, 1024)
+    elif OF_DEEPSPEED in dict(site.files):
+        pool = hostfile(OF_DEEPSPEED, DEEPSPEED, site)
     elif nodes is not None and (whole_number(nodes.value) or 0) > 1:
         why = f"{' '.join(w.text for w in nodes.words)} without --hostfile: deepspeed knows no"
         return Prediction(None, (), unknown=f"{why} other host, unless /job/hostfile names them")
@@ -176,12 +179,20 @@ def _deepspeed(command: LaunchCommand, site: LaunchContext) -> Prediction:
 
 def _included(text: str, pool: tuple[Host, ...], site: LaunchContext) -> Prediction:
     slots = {host.name: host.slots for host in pool}
+    is_known = bool(pool) and None not in slots
     placed: list[NodePlacement] = []
     for part in text.split("@"):
         match = _NODE.fullmatch(part)
         if match is None or is_open(part):
             return Prediction(None, (), unknown=f"--include names {text!r}")
-        number = len(set(match[2].split(","))) if match[2] else slots.get(match[1])
+        devices = match[2].split(",") if match[2] else []
+        have = slots.get(match[1])
+        is_beyond = have is not None and any(int(n) >= have for n in devices)
+        if is_known and (match[1] not in slots or is_beyond):
+            shown = f"has the slots 0 to {have - 1} alone" if have else "is no host"
+            why = f"--include {text}, and {match[1]} {shown} in the host file"
+            return Prediction(None, (), fails=why)
+        number = len(set(devices)) or have
         placed.append(NodePlacement(match[1], number or site.gpus_per_node))
     hosts = tuple(Host(node.host, node.processes) for node in placed)
     return Prediction(Placement(tuple(placed), 1), hosts)

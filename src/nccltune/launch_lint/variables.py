@@ -111,6 +111,8 @@ def _number_fault(variable: NcclVariable, value: str) -> VariableFault | None:
         low, _, high = limits.partition("..")
         if not int(low) <= number <= int(high):
             near = low if number < int(low) else high
+            # The longest wait is one of hours.
+            near = "22" if variable.name == "NCCL_IB_TIMEOUT" and near == high else near
             # -1 and -2 are NCCL's own defaults and mean "not set".
             if number in (-2, -1):
                 return None

@@ -218,6 +218,9 @@ def test_the_node_file_of_a_job_has_its_lines() -> None:
 
 def test_a_prompt_is_no_word() -> None:
     assert processes(f"```\n$ mpirun -np 16 -H a:8,b:8 {TEST}\n```\n") == [16]
+    # Lines of equal outcome are no rounds of one line.
+    shown = [f"$ mpirun -n 1 ./a{n}\nNumber of devices: 6\nHello from a.\n" for n in range(8)]
+    assert processes("".join(shown)) == [1] * 8
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tests.unit.launch_lint.judged import bad, checked, only, said
 TEST = "all_reduce_perf -b 8 -e 8G -f 2 -g 1"
 TWO = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n"
 OF_RANK = "torchrun --nnodes=2 --nproc-per-node=8 --master-addr=$A --node-rank "
+SLOTS = "cat > h <<EOF\na slots=2\nb slots=2\nEOF\n"
 TWO_NODES = 'srun bash -c "$L t.py'
 
 
@@ -65,10 +66,12 @@ TWO_NODES = 'srun bash -c "$L t.py'
         ("deepspeed --num_gpus=$N train.py", "not known: the number of GPUs of a node is '$N'"),
         ("deepspeed --include localhost:1,3 t.py", "2 processes, both on localhost"),
         ("deepspeed -i a:0,1@b:2 t.py", "2 on a, 1 on b"),
-        (
-            "deepspeed --hostfile none.txt t.py",
-            "not known: the hosts are in none.txt, which is not",
-        ),
+        ("deepspeed --hostfile none.txt t.py", "not known: the hosts are in none.txt, which is"),
+        (f"{SLOTS}deepspeed -H h -i a:1,2@b t.py", "a:1,2@b, and a has the slots 0 to 1 alone"),
+        (f"{SLOTS}deepspeed -H h -i c t.py", "nothing: --include c, and c is no host in the host"),
+        (f"{SLOTS}deepspeed -H h -i a:1@b t.py", "1 on a, 2 on b"),
+        ("ray start --num-gpus 4\nvllm serve m -tp 8", "a node has 4 GPUs (the text)"),
+        ("ray start --num-gpus 4\nray start --num-gpus=2\nvllm serve m -tp 8", "on one node"),
         ("deepspeed --num_nodes 2 t.py", "not known: --num_nodes 2 without --hostfile"),
         ("cat > h <<EOF\na slots=4\nb slots=4\nEOF\ndeepspeed -H h t.py", "4 on each of 2 nodes"),
         ("cat > h <<EOF\na slots=4\nb slots=4\nEOF\ndeepspeed -H h --num_nodes 1 t.py", "on a"),
@@ -78,10 +81,7 @@ TWO_NODES = 'srun bash -c "$L t.py'
         ("accelerate launch --num_processes 4 t.py", "4 processes, all on one node"),
         ("accelerate launch --num-processes=4 t.py", "4 processes, all on one node"),
         ("accelerate launch t.py", "8 processes, all on one node"),
-        (
-            "accelerate launch --config_file none.yaml t.py",
-            "not known: the number of machines is in",
-        ),
+        ("accelerate launch --config_file none.yaml t.py", "the number of machines is in"),
         ("torchrun --nproc-per-node=gpu t.py", "8 processes, all on one node"),
         ("CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc-per-node=gpu t.py", "2 processes, both on"),
     ],
@@ -562,10 +562,7 @@ def test_a_launcher_that_other_nodes_may_start_too_is_not_alone(text: str) -> No
         ("#SBATCH --gpus-per-node=8\naccelerate launch --num_processes 6 t.py", 6),
         ("torchrun --nproc-per-node=4 t.py", None),
         ("#SBATCH --gpus-per-node=8\ntorchrun --nproc-per-node=4 t.py &\nwait", None),
-        (
-            "#SBATCH --gpus-per-node=8\nCUDA_VISIBLE_DEVICES=0,1 torchrun --nproc-per-node=2 t.py",
-            None,
-        ),
+        ("#SBATCH --gpus-per-node=8\nCUDA_VISIBLE_DEVICES=0,1 torchrun --nproc-per-node=2 t", None),
         (
             f"{TWO}srun --ntasks-per-node=2 --gpus-per-task=4 torchrun --nnodes=4"
             " --nproc-per-node=4"

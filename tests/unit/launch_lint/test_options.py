@@ -147,7 +147,6 @@ def with_options(options: str) -> LaunchCheck:
         ("-x FI_PROVIDER=efa -x RDMAV_FORK_SAFE=1", "efa-not-needed", None),
         ("-x OFI_NCCL_PROTCOL=RDMA", "variable-unknown", "OFI_NCCL_PROTOCOL=RDMA"),
         ("-x OFI_NCCL_PROTOCOL=fast", "variable-value", None),
-        ("-x GLOO_SOCKET_IFNAME=eth0", "gloo-no-effect", None),
         ("-x UCX_NET_DEVICES=mlx5_0:1", "ucx-no-effect", None),
     ],
 )

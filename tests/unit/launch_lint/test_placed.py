@@ -24,11 +24,7 @@ def severity(one: LaunchCheck, kind: str) -> Severity | None:
     ("options", "expected", "assumed"),
     [
         ("-np 16 -H a:8,b:8 --map-by ppr:4:socket", "16 processes, 8 on each of 2", "2 sockets on"),
-        (
-            "-H a:8,b:8 --map-by ppr:2:numa:PE=4",
-            "16 processes, 8 on each of 2",
-            "4 NUMA domains on",
-        ),
+        ("-H a:8,b:8 --map-by ppr:2:numa:PE=4", "16 processes, 8 on each of 2", "4 NUMA domains"),
         ("-H a:8,b:8 --map-by ppr:8:package", "16 processes, 8 on each of 2", "1 package on"),
         ("-np 16 -H a:8,b:8 -npersocket 4", "16 processes, 8 on each of 2", "2 sockets on"),
         ("-np 16 --map-by ppr:4:socket", "16 processes, 8 on each of 2", "2 sockets on"),

@@ -283,7 +283,11 @@ def test_a_pod_without_a_launcher_is_judged(
         path.write_text(PYTORCHJOB.replace("torchrun, --nnodes=2, --nproc-per-node=8", program))
         assert run(["lint", str(path)]) == 0
         assert said in capsys.readouterr().out
-    path.write_text(path.read_text().replace(GPUS, ""))
+    path.write_text(text := path.read_text().replace("./start", "python3"))
+    path.write_text(text.replace("spec:", "spec:\n  nprocPerNode: auto", 1))
+    assert run(["lint", str(path)]) == 1
+    assert "8 GPUs: nprocPerNode starts nothing" in capsys.readouterr().out
+    path.write_text(text.replace(GPUS, ""))
     assert run(["lint", str(path)]) == 1
     assert "nvidia.com/gpu" in capsys.readouterr().out
 
@@ -342,6 +346,14 @@ def test_slots_that_are_no_number_are_one_finding(slots: str) -> None:
     assert finding.id == "manifest"
     (found,) = from_manifests(documents, LaunchContext(), "job.yaml")
     assert not check(found.line, found.site).is_wrong
+
+
+def test_an_mpi_job_whose_processes_fit_its_gpus_lacks_slots() -> None:
+    text = MPIJOB.replace("slotsPerWorker: 8", "slotsPerWorker: 1")
+    (found,) = from_manifests(documents_of(text, "job.yaml"), LaunchContext(), "job.yaml")
+    judged = check(found.line, found.site)
+    assert [held.finding.fix for held in judged.findings][:1] == ["write slotsPerWorker: 8"]
+    assert judged.fixed is None
 
 
 def test_a_template_of_a_number_of_gpus_is_no_fault() -> None:

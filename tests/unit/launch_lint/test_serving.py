@@ -80,10 +80,7 @@ def test_what_a_server_starts(text: str, expected: str, tmp_path: Path) -> None:
         (f"{DOCKER} lmsysorg/sglang {SGLANG} 0 --dist-init-addr a:1", ["container-network"]),
         ("vllm serve m -tp 16 --nnodes 2", ["server-address", "server-rank"]),
         ("vllm serve m -tp 16 --nnodes 2 --node-rank 2 --master-addr a", ["server-rank"]),
-        (
-            "vllm serve m -tp 16 --nnodes 2 --node-rank 1 --master-addr localhost",
-            ["server-address"],
-        ),
+        ("vllm serve m -tp 16 --nnodes 2 --node-rank 1 --master-addr ::1", ["server-address"]),
         (f"{SGLANG} 1 --dist-init-addr 10.0.0.1", ["server-address"]),
         (f"{SGLANG.replace('16', '15')} 0 --dist-init-addr a:1", ["launch-refused"]),
         (
@@ -156,10 +153,7 @@ TORCHRUN = "torchrun --nnodes=2 --nproc_per_node=8 --master_addr={} --node_rank=
             ],
             ["peers-sizes"],
         ),
-        (
-            ["./run_cluster.sh image 10.0.0.1 --worker /hf -e VLLM_HOST_IP=10.0.0.1"],
-            ["peers-host-ip"],
-        ),
+        (["./run_cluster.sh image a --worker /hf -e VLLM_HOST_IP=a"], ["peers-host-ip"]),
         (["./run_cluster.sh image 10.0.0.1 --worker /hf -e VLLM_HOST_IP=10.0.0.2"], []),
     ],
 )
@@ -345,14 +339,8 @@ PASSED = """--runtime-env-json='{"env_vars": {"NCCL_A": "1"}}'"""
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            f"{RAY_NODE}{LATE} NCCL_B=1\nNCCL_C=1\n{JOB}",
-            "NCCL_A, NCCL_C are set behind `ray start`",
-        ),
-        (
-            f"srun -N 1 {RAY_NODE}{LATE}\npython3 -m verl.trainer.main_ppo \\\n a=b",
-            "NCCL_A is set behind",
-        ),
+        (f"{RAY_NODE}{LATE} NCCL_B=1\nNCCL_C=1\n{JOB}", "NCCL_A, NCCL_C are set behind"),
+        (f"srun -N 1 {RAY_NODE}{LATE}\npython3 -m verl.main \\\n a=b", "NCCL_A is set behind"),
         (f"{LATE}\n{RAY_NODE}{LATE}\n{JOB}", ""),
         (f"{RAY_NODE}{LATE}\ntorchrun --nproc-per-node=8 t.py", ""),
         (
@@ -365,10 +353,7 @@ PASSED = """--runtime-env-json='{"env_vars": {"NCCL_A": "1"}}'"""
         (f"{RAY_NODE}{LATE}\necho 'ray job submit -- a'\npython t.py", ""),
         (f"{RAY_NODE}{LATE}\n{JOB.replace('--', f'{PASSED} --')}", ""),
         (f"ray stop\n{LATE}\n{RAY_NODE}{JOB}", ""),
-        (
-            RAY_NODE.replace("h", "'1.2:3'"),
-            "address=1.2:3: ray start takes an address without a port there",
-        ),
+        (RAY_NODE.replace("h", "'1.2:3'"), "1.2:3: ray start takes an address"),
     ],
 )
 def test_what_a_script_around_ray_sets_too_late(text: str, expected: str) -> None:

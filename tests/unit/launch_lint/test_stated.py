@@ -23,17 +23,11 @@ DEBUG = ("NCCL_DEBUG", "INFO")
         ("setenv NCCL_ALG Ring", [ALG]),
         ("ENV NCCL_ALG=Ring \\\n    NCCL_DEBUG=INFO\n", [ALG, DEBUG]),
         ("ENV NCCL_ALG Ring", [ALG]),
-        (
-            "bash run_cluster.sh img --head /m -e NCCL_ALG=Ring \\\n -e NCCL_DEBUG=INFO",
-            [ALG, DEBUG],
-        ),
+        ("bash run_cluster.sh img --head -e NCCL_ALG=Ring \\\n -e NCCL_DEBUG=INFO", [ALG, DEBUG]),
         ("docker run --env NCCL_ALG=Ring --env=NCCL_DEBUG=INFO img", [ALG, DEBUG]),
         ("environment:\n- NCCL_ALG=Ring\n- 'NCCL_DEBUG=INFO'\n", [ALG, DEBUG]),
         ("env:\n  NCCL_ALG: Ring\n  NCCL_DEBUG: 'INFO'  # loud\n", [ALG, DEBUG]),
-        (
-            "env:\n- name: NCCL_ALG\n  value: Ring\n- {name: NCCL_DEBUG, value: INFO}\n",
-            [ALG, DEBUG],
-        ),
+        ("env:\n- name: NCCL_ALG\n  value: Ring\n- {name: NCCL_DEBUG, value: INFO}", [ALG, DEBUG]),
         (
             'os.environ["NCCL_ALG"] = "Ring"\nos.environ.setdefault("NCCL_DEBUG", "INFO")',
             [ALG, DEBUG],
@@ -141,11 +135,7 @@ def test_numbers_in_the_environment_of_python(text: str, number: int) -> None:
     ("name", "text", "why"),
     [
         ("nccl.env", "NCCL_ALG=Ring\n", "no launch command is in this text; checked"),
-        (
-            "serve.sh",
-            "bash run_cluster.sh -e NCCL_ALG=Ring\n",
-            "what run_cluster.sh starts was not",
-        ),
+        ("serve.sh", "bash run_cluster.sh -e NCCL_ALG=Ring\n", "what run_cluster.sh starts"),
         ("ray.sh", "export NCCL_ALG=Ring\nray start --head\n", "ray starts its processes"),
         (
             "kustomization.yaml",

@@ -92,7 +92,7 @@ def gpus(view: View) -> Iterator[LaunchFinding]:
             is_device = _DEVICE.search(text) is not None
             if heads.intersection(("--gpus", "--privileged")) or is_device:
                 continue
-            if box.is_swarm:
+            if view.site.in_swarm:
                 said = "in a swarm the container gets GPUs only where nvidia is the default runtime"
                 fix = 'on those nodes write "default-runtime": "nvidia" in daemon.json'
                 yield note("container-without-gpus", said, fix)
@@ -180,7 +180,7 @@ def shared_memory(view: View) -> Iterator[LaunchFinding]:
                 " may exceed",
                 "docker stack deploy ignores ipc and shm_size: add volumes: [{type: tmpfs, target:"
                 " /dev/shm}]"
-                if box.is_swarm
+                if view.site.in_swarm
                 else "add ipc: host (or shm_size: 8gb)"
                 if box.is_service
                 else "add --ipc=host (or --shm-size=8g) after run",
@@ -207,7 +207,7 @@ def infiniband(view: View) -> Iterator[LaunchFinding]:
         return
     for placed in _docker_runs(view):
         box, text = placed.box, " ".join(placed.box.words)
-        if box.is_swarm:
+        if view.site.in_swarm:
             continue  # It ignores devices.
         is_given = re.search(rf"--privileged|infiniband|MOFED|MELLANOX|{_HIDDEN}", text)
         names = given if box.is_service else box.passed
@@ -267,7 +267,7 @@ def own_interface(view: View) -> Iterator[LaunchFinding]:
     given = {variable.name: variable.value or "" for variable in view.variables}
     for box in (placed.box for placed in _docker_runs(view)):
         names = OF_INTERFACES if box.is_service else box.passed.intersection(OF_INTERFACES)
-        if not box.is_swarm and _OF_OTHERS.search(" ".join(box.words)) is None:
+        if not view.site.in_swarm and _OF_OTHERS.search(" ".join(box.words)) is None:
             for name in sorted(given.keys() & names):
                 if (why := absent_interface(given[name])) is not None:
                     fix = "add network_mode: host" if box.is_service else "add --network=host"

@@ -71,6 +71,8 @@ def not_exported(view: View) -> Iterator[LaunchFinding]:
         if name in passed or (launcher is Launcher.DEEPSPEED and name.startswith(_DEEPSPEED)):
             continue
         edits, fix = _export(view, variable)
+        if name in view.site.by_node:
+            edits, fix = (), "write the value of each node into its /etc/nccl.conf"
         yield warning(
             "env-not-exported",
             f"{name} is set for {view.command.launcher.text} only: processes on other nodes do not"

@@ -31,19 +31,7 @@ node socket package numa board l3cache l2cache l1cache core hwthread slot
 _MPI = listed("""
 none openmpi pmi2 pmix cray_shasta list
 """)
-_MCA = listed("""
-btl_tcp_if_include btl_tcp_if_exclude oob_tcp_if_include oob_tcp_if_exclude plm_rsh_agent
-plm_ssh_agent plm_rsh_args plm_ssh_args plm_rsh_no_tree_spawn plm_rsh_num_concurrent
-btl_openib_allow_ib btl_openib_if_include btl_openib_warn_no_device_params_found
-btl_openib_warn_default_gid_prefix btl_vader_single_copy_mechanism coll_hcoll_enable
-coll_ucc_enable pml_ucx_tls orte_base_help_aggregate orte_keep_fqdn_hostnames
-opal_warn_on_missing_libcuda opal_cuda_support rmaps_base_mapping_policy
-rmaps_base_oversubscribe hwloc_base_binding_policy mca_base_env_list prte_if_include
-prte_if_exclude btl_base_warn_component_unused
-""")
 _MPI_TYPE = re.compile(r"pmix(_v[0-9]+)?|openmpi|pmi[12]|cray_shasta|list|hydra|lam|mpich\w*")
-_CLOSE = 0.93
-"""An unknown name with at least this similarity (difflib) to a known name is a misspelling."""
 
 
 def without_value(view: View) -> Iterator[LaunchFinding]:
@@ -192,27 +180,17 @@ def _value(option: Option, known: Sequence[str], given: str, default: str | None
 
 
 def mca(view: View) -> Iterator[LaunchFinding]:
-    """Find `--mca btl_tcp_if_inclde eth0`: Open MPI accepts and ignores unknown names."""
+    """Find `--mca btl=^openib`: the option takes two words."""
     for option in view.command.all("mca"):
-        word, name = option.words[0].text, option.value
-        if "=" in name:
-            key, _, value = name.partition("=")
+        word, (key, sign, value) = option.words[0].text, option.value.partition("=")
+        if sign:
             # The second word is another option or the program.
             rest = option.values[1:]
             yield error(
                 "mca-form",
-                f"{word} {name}: it takes two words, a name and a value",
+                f"{word} {option.value}: it takes two words, a name and a value",
                 f"write {word} {key} {value}",
                 (Replace(option, (word, key, value, *rest)),),
-            )
-            continue
-        near = nearest(name, _MCA, _CLOSE)
-        if near is not None and near != name:
-            yield error(
-                "mca-unknown",
-                f"Open MPI ignores {name}, a name that it does not have",
-                f"write {word} {near} {option.values[-1]}",
-                (Replace(option, (word, near, *option.values[1:])),),
             )
 
 

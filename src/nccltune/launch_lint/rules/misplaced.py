@@ -12,15 +12,12 @@ from nccltune.launch_lint.finding import (
     LaunchFinding,
     Replace,
     ReplaceArgument,
-    SetArgument,
     SetLead,
     error,
-    warning,
 )
 from nccltune.launch_lint.misplaced import Misplaced
 from nccltune.launch_lint.options import TABLES, translated
 from nccltune.launch_lint.rules.shape import of_program
-from nccltune.launch_lint.words import whole_number
 
 
 @of_program
@@ -64,40 +61,6 @@ def _without_launcher(one: Misplaced, text: str) -> LaunchFinding:
         "option-behind-program",
         f"{text} is an option of a launcher, and this command has none",
         fix,
-        tuple(edits),
-    )
-
-
-@of_program
-def iterations_for_processes(view: View, program: Program) -> Iterator[LaunchFinding]:
-    """Find `mpirun -H a:8,b:8 all_reduce_perf -n 16 -N 8`.
-
-    After the program, -n and -N are options of nccl-tests (iterations and cycles).
-    """
-    command = view.command
-    if view.flavor.launcher not in (Launcher.OPENMPI, Launcher.HYDRA):
-        return
-    if any(command.last(m) for m in ("total", "per_node", "one_per_node", "map_by")):
-        return
-    total, cycles = program.value("n"), program.value("N")
-    slots = [host.slots for host in view.prediction.hosts]
-    full = sum(slot or 0 for slot in slots)
-    number = whole_number(total or "")
-    if total is None or number is None or len(slots) < 2:
-        return
-    if cycles is None and number != full:
-        return
-    edits: list[Edit] = [SetArgument("n", None), AppendOption(("-n", total))]
-    text = f"-n {total}"
-    if cycles is not None:
-        text += f" -N {cycles}"
-        word = "-N" if view.flavor.launcher is Launcher.OPENMPI else "-ppn"
-        edits += [SetArgument("N", None), AppendOption((word, cycles))]
-    yield warning(
-        "option-behind-program",
-        f"{text} behind the program is its iterations{' and cycles' if cycles else ''}; the number"
-        " of processes is not given",
-        f"write {text} before {program.binary}",
         tuple(edits),
     )
 

@@ -115,13 +115,3 @@ def plugin(view: View) -> Iterator[LaunchFinding]:
             )
         elif known and value and not is_open(value) and value.upper() not in known:
             yield error("variable-value", f"{name}={value}: aws-ofi-nccl takes {', '.join(known)}")
-
-
-def others(view: View) -> Iterator[LaunchFinding]:
-    """Find an interface for Gloo alone: NCCL does not read Gloo's variable."""
-    names = {variable.name for variable in view.variables}
-    is_alone = "GLOO_SOCKET_IFNAME" in names and "NCCL_SOCKET_IFNAME" not in names
-    if view.program is not None and is_alone:
-        yield note(
-            "gloo-no-effect", "GLOO_SOCKET_IFNAME is for Gloo: NCCL reads NCCL_SOCKET_IFNAME"
-        )

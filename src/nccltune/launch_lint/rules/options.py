@@ -18,9 +18,9 @@ from nccltune.launch_lint.finding import (
     note,
 )
 from nccltune.launch_lint.hosts import text_of
+from nccltune.launch_lint.nested import SHELLS
 from nccltune.launch_lint.options import (
     COMMON,
-    DEPRECATED_5,
     OPENMPI_4,
     OPENMPI_5,
     SERVERS,
@@ -70,18 +70,6 @@ def _name(view: View) -> str:
     return "Intel MPI" if flavor.is_intel else flavor._replace(version=()).words
 
 
-def deprecated(view: View) -> Iterator[LaunchFinding]:
-    """Find options that Open MPI 5 accepts with a warning."""
-    if view.flavor != OPENMPI_5:
-        return
-    for option in view.command.options:
-        if (new := DEPRECATED_5.get(option.name)) is not None:
-            yield note(
-                "option-deprecated",
-                f"{option.words[0].text} is deprecated in Open MPI 5; its name there is {new}",
-            )
-
-
 def only_one_version(view: View) -> Iterator[LaunchFinding]:
     """Find options that only one version of Open MPI knows: version 4 refuses `--output tag`."""
     if view.flavor.launcher is not Launcher.OPENMPI:
@@ -111,7 +99,7 @@ def total_and_iterations(view: View, program: Program) -> Iterator[LaunchFinding
 def no_effect(view: View) -> Iterator[LaunchFinding]:
     """Find settings of MPI's transports: MPI carries nccl-tests' control messages only.
 
-    Also find MCA parameters that Open MPI 5 removed or renamed.
+    Also find MCA parameters that Open MPI 5 removed.
     """
     names = list(dict.fromkeys(option.value for option in view.command.all("mca")))
     gone = [name for name in names if view.flavor == OPENMPI_5 and name.startswith("btl_openib")]
@@ -129,10 +117,6 @@ def no_effect(view: View) -> Iterator[LaunchFinding]:
             " messages",
             "leave it out, unless MPI itself does not start without it",
         )
-    for name in names:
-        if view.flavor == OPENMPI_5 and name.startswith(("orte_", "plm_rsh_")):
-            new = name.replace("orte_", "prte_").replace("plm_rsh_", "plm_ssh_")
-            yield note("mca-renamed", f"{name} is called {new} in Open MPI 5.0")
     named = dict.fromkeys(v.name for v in view.variables if v.name.startswith(_OF_TRANSPORT))
     if named:
         devices = "; NCCL_IB_HCA names the devices of NCCL" * ("UCX_NET_DEVICES" in named)
@@ -172,6 +156,11 @@ def swallowed(view: View) -> Iterator[LaunchFinding]:
         return
     if last.meaning == "host":
         yield from _split_hosts(last, view)
+    if last.name == "h" and view.flavor.launcher in (Launcher.OPENMPI, Launcher.HYDRA):
+        right = ("-H" if view.flavor.launcher is Launcher.OPENMPI else "-hosts", words[0].text)
+        edits = (Replace(last, right), ReplaceArgument(0, 1))
+        yield error("asks-help", "-h only prints the help", f"write {' '.join(right)}", edits)
+        return
     if last.meaning != "env" or "=" in last.value or view.flavor.launcher is Launcher.HYDRA:
         return
     before = [word.text for word in words[: view.program.at]]
@@ -242,6 +231,8 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
             what = f"{word} is not known here"
         elif (script := script_of(view.command.program)) is not None:
             what = f"{script} was not followed"
+        elif word in SHELLS:
+            what = f"what {word} runs is not known"
         yield note("program-unknown", f"{what}: its GPUs and sizes are not checked")
 
 

@@ -82,9 +82,12 @@ def fails(view: View) -> Iterator[LaunchFinding]:
         fix = f"for {count(len(hosts), 'node')} x {each}: {_n(view)} {right}"
         edits = (*edits, Replace(total, (_n(view), str(right))))
         wanted, rest = divmod(ask.total, len(hosts))
-        if view.command.all("host") and not rest and wanted <= view.site.gpus_per_node:
+        is_fit = not rest and wanted <= view.site.gpus_per_node
+        if is_fit and view.command.all("host"):
             # Either number may be the right one.
             fix, edits = f"{fix}; for {wanted} on each node: {hosts[0].name}:{wanted}", ()
+        elif is_fit and view.site.workers and view.site.gpus:
+            fix, edits = f"write slotsPerWorker: {wanted}", ()
     yield error("too-few-slots", f"nothing starts: {why}", fix, edits)
 
 
@@ -403,7 +406,7 @@ def bound(view: View) -> Iterator[LaunchFinding]:
         return
     given = view.command.last("bind_to")
     if launcher is Launcher.OPENMPI:
-        if view.command.last("bind_none") or view.command.last("cpus"):
+        if any(map(view.command.all, ("bind_none", "cpus", "rankfile"))):
             return
         if given is not None and not given.value.startswith(("core", "hwthread")):
             return

@@ -12,6 +12,7 @@ from nccltune.launch_lint.rules.torchrun import (
     LOCAL_HOSTS,
     beyond_assumed,
     beyond_nodes,
+    is_own,
     of_trainer,
 )
 from nccltune.launch_lint.words import is_open, whole_number
@@ -83,10 +84,10 @@ def server_nodes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             f"--nnodes {number} without {option}: each node waits at its own 127.0.0.1",
             f"add {option} HOST{'' if is_vllm else ':PORT'}, with one host for all nodes",
         )
-    elif not is_open(address.value):
+    else:
         host = address.value.rpartition(":")[0] if not is_vllm else address.value
         is_first = rank is not None and rank.value == "0"
-        if host in LOCAL_HOSTS:
+        if is_own(view, host, rank.value if rank is not None else None):
             yield (note if is_first else error)(
                 "server-address",
                 f"{address.text}: the other nodes need an address of node 0"
@@ -94,7 +95,7 @@ def server_nodes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
                 else f"{address.text}: this node waits at its own address",
                 "name one host that all nodes reach",
             )
-        elif not is_vllm and ":" not in address.value:
+        elif not is_vllm and ":" not in address.value and not is_open(address.value):
             yield error(
                 "server-address", f"{address.text} has no port", f"write {address.text}:PORT"
             )

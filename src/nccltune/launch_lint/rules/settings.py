@@ -11,6 +11,7 @@ from nccltune.launch_lint.rules.variables import edits_of, no_algorithm
 from nccltune.launch_lint.variables import fault
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.names import listed
+from nccltune.model.nccl_releases import RELEASES
 from nccltune.model.nccl_variables import table
 
 _HAS_TUNER = re.compile(r"(?i)(?!(?:none|unused)$).+")
@@ -21,7 +22,7 @@ NCCL_IB_HCA NCCL_IB_GID_INDEX NCCL_IB_TC NCCL_IB_SL NCCL_IB_QPS_PER_CONNECTION N
 """)
 _PAIRS: tuple[tuple[str, str, str, str, str], ...] = (
     *[
-        ("NCCL_IB_DISABLE", "1", name, ".+", f"InfiniBand is off, so that {name} has no effect")
+        ("NCCL_IB_DISABLE", "1", name, ".+", f"NCCL's InfiniBand is off: {name} has no effect")
         for name in _OF_IB
     ],
     (
@@ -68,9 +69,12 @@ def contradictions(view: View) -> Iterator[LaunchFinding]:
     values = _values(view)
     # Google's settings for FasTrak name a protocol beside its tuner.
     is_asked = any(name.startswith("NCCL_FASTRAK_") for name in values)
+    by_plugin = _HAS_TUNER.fullmatch(values.get("NCCL_NET_PLUGIN", "")) is not None
     for first, one, second, other, why in _PAIRS:
         if is_asked and second == "NCCL_TUNER_PLUGIN":
             continue
+        if by_plugin and first == "NCCL_IB_DISABLE":
+            continue  # It acts on NCCL's own InfiniBand alone.
         if re.fullmatch(one, values.get(first, "")) and re.fullmatch(other, values.get(second, "")):
             yield warning(
                 "settings-contradict",
@@ -97,6 +101,26 @@ _LIMITS = (
     ("NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS"),
     ("NCCL_MIN_P2P_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS"),
 )
+
+
+def channels(view: View) -> Iterator[LaunchFinding]:
+    """Find more channels than NCCL has, or than RCCL takes for fewer than 8 GPUs."""
+    placement, most = view.prediction.placement, RELEASES[-1].most_channels
+    words = (*view.site.around, *(word.text for word in view.command.words))
+    few = placement is not None and 0 < placement.processes * placement.gpus_per_process < 8
+    of_rccl = any(map(_ON_AMD.search, (*words, *_values(view))))
+    for name, value in _values(view).items() if few or not of_rccl else ():
+        is_read = not of_rccl or name == "NCCL_MIN_NCHANNELS"
+        if is_read and _CHANNELS.fullmatch(name) and (whole_number(value) or 0) > most:
+            said, fix = f"NCCL has {most} channels at most, 32 before 2.25 (RCCL: 128)", ""
+            if of_rccl:
+                said = "RCCL ignores more than 64 for fewer than 8 GPUs (rocm-systems#11253)"
+                fix = f"write {name}=64, or leave it out"
+            yield (warning if of_rccl else note)("channels-limit", f"{name}={value}: {said}", fix)
+
+
+_CHANNELS = re.compile(r"NCCL_(?:MIN|MAX)_(?:P2P_)?(?:NCHANNELS|NRINGS)")
+_ON_AMD = re.compile(r"(?i)\brocm|/dev/kfd|\brccl|^(?:HIP|HSA|ROCR)_")
 
 
 def sockets(view: View) -> Iterator[LaunchFinding]:
@@ -151,6 +175,13 @@ def tuner(view: View) -> Iterator[LaunchFinding]:
         yield note(
             "tuner-plugin", f"{plugin}: where it loads, it decides in place of NCCL's tuning"
         )
+
+
+def graph(view: View) -> Iterator[LaunchFinding]:
+    """Find NCCL_GRAPH_FILE, which is for the GPUs that it names."""
+    if file := _values(view).get("NCCL_GRAPH_FILE"):
+        said = "NCCL takes its rings and trees from it, and fails with other GPUs (nccl#1008)"
+        yield note("graph-file", f"NCCL_GRAPH_FILE={file}: {said}", "leave it out, unless it fits")
 
 
 def relative_paths(view: View) -> Iterator[LaunchFinding]:

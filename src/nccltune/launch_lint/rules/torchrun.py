@@ -19,6 +19,7 @@ from nccltune.launch_lint.finding import (
     note,
     warning,
 )
+from nccltune.launch_lint.nested import HOST_NAME, REMOTE
 from nccltune.launch_lint.options import TORCHRUN, TRAINERS
 from nccltune.launch_lint.read import module_meant
 from nccltune.launch_lint.rules.shape import Rule
@@ -126,6 +127,16 @@ def beyond_nodes(kind: str, text: str, nodes: int, what: str = "node") -> Launch
     return error(kind, said, f"number the {what}s from 0")
 
 
+def is_own(view: View, host: str, rank: str | None) -> bool:
+    """Return whether an address is that of the node itself, where it has to be that of node 0."""
+    # What another node runs has the name of this one, unless a shell there reads the line.
+    inner, lead = view.prediction.inner, view.command.lead
+    is_far = any(PurePosixPath(word.text).name in REMOTE for word in lead)
+    is_far = is_far or (inner is not None and not inner.on_node)
+    is_other = bool(whole_number(rank or "")) and not is_far
+    return host in LOCAL_HOSTS or (is_other and HOST_NAME.fullmatch(host) is not None)
+
+
 _LOGIN = re.compile(r"(?:\w+://)?(?:[^@/\s]*@)?([^@/\s:]+(?::\d+)?)/?")
 
 
@@ -219,7 +230,7 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             f"{address.text} is right on node 0 only: the other nodes need an address of it",
         )
         return
-    if host in LOCAL_HOSTS:
+    if is_own(view, host, rank.value if rank is not None else None):
         yield blame(
             "torchrun-endpoint",
             f"{address.text}: each node waits at its own address",

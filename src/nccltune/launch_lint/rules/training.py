@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
+from nccltune.launch_lint.around import OF_DEEPSPEED
 from nccltune.launch_lint.command import OF_NODE, LaunchCommand, View
 from nccltune.launch_lint.finding import AppendOption, LaunchFinding, Replace, error, note, warning
 from nccltune.launch_lint.hosts import with_slurm_gpus
@@ -15,6 +16,7 @@ from nccltune.launch_lint.rules.torchrun import (
     LOCAL_HOSTS,
     beyond_assumed,
     beyond_nodes,
+    is_own,
     not_a_host,
     of_trainer,
 )
@@ -272,7 +274,7 @@ def accelerate_address(view: View, command: LaunchCommand) -> Iterator[LaunchFin
         )
     elif address is not None and (found := not_a_host("main_process_ip", address, is_bare=True)):
         yield from found
-    elif address in LOCAL_HOSTS:
+    elif address is not None and is_own(view, address, given.get("node_rank")):
         yield error(
             "accelerate-address",
             f"--main_process_ip={address}: each of {nodes} machines waits at its own address",
@@ -303,6 +305,7 @@ def deepspeed_resources(view: View, command: LaunchCommand) -> Iterator[LaunchFi
         )
         return
     written = (view.site.scope.files if view.site.scope is not None else None) or {}
+    written = {} if OF_DEEPSPEED in written else written
     named = next((name for name, text in written.items() if _SLOTS.search(text)), None)
     if named is not None and not command.all("hostfile") and not filters:
         yield warning(
