@@ -83,10 +83,16 @@ _SEPARATES = re.compile(
     re.IGNORECASE,
 )
 _VARIANT = re.compile(
-    r"(?<![a-z])(?:config\w*|variant|impl\w*|backend|lib(?:rary)?|label|setting)s?(?![a-z])",
+    r"(?<![a-z])(?:(?:config\w*|variant|impl\w*|backend|lib(?:rary)?|label|setting)s?"
+    r"|(?P<machine>node|host(?:name)?|machine|server|instance))(?![a-z])",
     re.IGNORECASE,
 )
-"""Names of columns whose values name runs of other conditions."""
+"""Names of columns whose values name runs of other conditions or machines."""
+_OF_ONE_RANK = {
+    "recvbytes": Collective.REDUCESCATTER,
+    "sendbytes": Collective.ALLGATHER,
+}
+"""Sizes of a call, but for the collective of which they are a rank's part of it."""
 _RULES = frozenset({"minbytes", "maxbytes", "bytesperrank"})
 """Columns of a tuner configuration, which is no table of measurements."""
 _TIME_WORDS = re.compile(
@@ -263,7 +269,7 @@ class DifferingColumns:
             if not column.role and column.name.strip("# ") and not _REPEAT.search(column.name)
         ]
         self._seen: dict[Hashable, list[str]] = {}
-        self.named = [at for at, name in self._columns if _VARIANT.search(name)]
+        self.named = [at for at, column in enumerate(header.columns) if is_variant(column)]
 
     def add(self, key: Hashable, cells: list[str]) -> str:
         """Add a row; return the name of a column in which it differs from a row of its key."""
@@ -274,6 +280,27 @@ class DifferingColumns:
             if value != other and (words or _SEPARATES.search(name)):
                 return name
         return ""
+
+
+def is_variant(column: Column) -> bool:
+    """Return whether the values of a column name runs of other conditions or machines."""
+    named = _VARIANT.search(column.name) is not None and not _REPEAT.search(column.name)
+    return named and not column.role
+
+
+def variant_of(column: Column, cell: str, *, chosen: bool = False) -> str:
+    """Return the name of a run in a column of those; empty for the number of a machine.
+
+    Empty for any machine where the rows are `chosen`: each choice may have run elsewhere.
+    """
+    match = _VARIANT.search(column.name)
+    is_machine = match is not None and match["machine"] is not None
+    return "" if is_machine and (chosen or not re.search(r"[^\W\d_]", cell)) else cell
+
+
+def part_of(column: Column) -> Collective | None:
+    """Return the collective of which a column of sizes has a rank's part of the size of a call."""
+    return _OF_ONE_RANK.get(re.sub(r"[^a-z]", "", column.name.lower()))
 
 
 @lru_cache(_KEPT)
@@ -290,8 +317,8 @@ def header_of(line: str) -> Header | None:
         if plain and (len(_ALIGNED.split(body.strip())) < _LEAST_KNOWN or len(body) > _LONGEST):
             continue
         columns = _with_only_time([column_of(cell) for cell in cells])
-        header = Header(separator, columns)
-        roles = header.roles
+        header = _with_only_size(Header(separator, columns))
+        columns, roles = header.columns, header.roles
         runs = header.runs()
         known = sum(bool(column.role) for column in (runs[0][1] if runs else header).columns)
         times = bool(roles & (MEASURED | RAW) or runs)
@@ -323,6 +350,19 @@ def _may_be_known(cell: str) -> bool:
     """Return whether a cell of a header has a role, or may have one as that of a run."""
     column = column_of(cell)
     return bool(column.role or _heading_of(column)[1])
+
+
+def _with_only_size(header: Header) -> Header:
+    """Return a header with the role of its only column of sizes sent or received, if it has one.
+
+    Only where the rows name their collective, as a rank's part is the size of a call or is not.
+    """
+    found = [at for at, column in enumerate(header.columns) if part_of(column) is not None]
+    if len(found) != 1 or "size" in header.roles or not header.raw:
+        return header
+    columns = [*header.columns]
+    columns[found[0]] = columns[found[0]]._replace(role="size")
+    return header._replace(columns=tuple(columns))
 
 
 def _with_only_time(columns: list[Column]) -> tuple[Column, ...]:
