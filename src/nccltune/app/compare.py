@@ -32,6 +32,7 @@ from nccltune.compare.runs import (
     may_repeat,
     no_repeats,
     with_nominal_sizes,
+    with_one_choice,
 )
 from nccltune.compare.series import ScalingSeries, by_facts, kept_apart, scaling
 from nccltune.compare.sides import compare_sides
@@ -334,14 +335,12 @@ def _sides(labels: tuple[str, str], sides: list[RunsRead], assumed: float) -> Si
     return SidesCompared(
         first=labels[0],
         second=labels[1],
-        different=list(
-            dict.fromkeys(
-                [
-                    *stated,
-                    *fact_differences(here, there),
-                    *(item for test in tests for item in test.differs),
-                ]
-            )
+        different=with_one_choice(
+            [
+                *stated,
+                *fact_differences(here, there),
+                *(item for test in tests for item in test.differs),
+            ]
         ),
         not_shown=facts_not_shown(here, there),
         tests=tests,

@@ -22,7 +22,7 @@ from nccltune.formats.reading.platform_facts import (
     joined,
     missing_facts,
 )
-from nccltune.model.choice import choice_label
+from nccltune.model.choice import DEFAULT, choice_label
 from nccltune.model.collective import Collective
 from nccltune.model.sample import Purpose, Sample
 from nccltune.model.scale import count
@@ -248,6 +248,22 @@ def fact_differences(
     if here and there and here != there:
         result.append(FactDifference("hosts", joined(here), joined(there)))
     return result
+
+
+def with_one_choice(differences: Iterable[FactDifference]) -> list[FactDifference]:
+    """Return differences, each once; limits of a run's choice say what its label `default` is."""
+    found = dict.fromkeys(differences)
+    choice = next((item for item in found if item.fact == "choice"), None)
+    if choice is None:
+        return list(found)
+    names = []
+    limits = [item for item in found if item.fact in ("NCCL_ALGO", "NCCL_PROTO")]
+    for at, label in enumerate((choice.first, choice.second)):
+        sides = [(item.fact, (item.first, item.second)[at]) for item in limits]
+        said = [f"{name}={value}" for name, value in sides if not value.startswith("not ")]
+        names.append(" ".join(said) if said and label == DEFAULT else label)
+    kept = [item for item in found if item not in limits and item is not choice]
+    return [FactDifference("choice", *names), *kept]
 
 
 def facts_not_shown(first: Sequence[MeasuredRun], second: Sequence[MeasuredRun]) -> list[str]:

@@ -22,7 +22,7 @@ from tests.unit.formats.reading_tools import one
 KIB, MIB = 1 << 10, 1 << 20
 MADE = Made(points(MIB, 4 * MIB, 16 * MIB), ranks=8)
 ROWS = "".join(f"{MADE.row(point)}\n" for point in MADE.points)
-TABLE = "\n".join(list(MADE.head())[-3:]) + "\n" + ROWS
+TABLE = f"#\n{ROWS}"
 
 
 def markdown(*rows: Sequence[object]) -> str:
