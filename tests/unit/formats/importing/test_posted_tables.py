@@ -4,6 +4,7 @@
 The inputs are own ones in the forms of issues, reports and logs of others.
 """
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -299,6 +300,30 @@ SCALES = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("collective", "column", "shares"),
+    [("all_gather", "recv_bytes", 1), ("all_gather", "send_bytes", 8),
+     ("reduce_scatter", "recv_bytes", 8), ("reduce_scatter", "send_bytes", 1)],
+)  # fmt: skip
+def test_what_a_rank_sends_or_receives_is_the_size_or_its_part(
+    collective: str, column: str, shares: int, tmp_path: Path
+) -> None:
+    rows = f"op,{column},ranks,time_us\n{collective},{MIB},8,90\n"
+    assert [item.bytes for item in one(tmp_path, rows).samples] == [shares * MIB]
+
+
+@pytest.mark.parametrize(
+    ("columns", "values"),
+    [("node", ("1", "2")), ("choice,node", ("ring/ll,n1", "ring/ll,n2"))],
+)
+def test_numbered_machines_and_those_of_choices_are_no_runs(
+    columns: str, values: tuple[str, str], tmp_path: Path
+) -> None:
+    rows = f"collective,size_bytes,ranks,{columns},time_us\n"
+    rows += "".join(f"allreduce,{MIB},4,{value},90\n" for value in values)
+    assert "the column 'node' differs" in str(one(tmp_path, rows).report.error)
+
+
 @pytest.mark.parametrize("raw", [False, True])
 def test_the_text_around_a_table_has_its_scale_and_version(raw: bool, tmp_path: Path) -> None:
     names, cells = ("size", "time (us)"), (MIB, 90)
@@ -372,11 +397,22 @@ APART = {
     + markdown(("Size", "2.28", "2.29"), ("1M", 30.7, 28.2), ("2M", 46.7, 40.5), ("4M", 80, 71)),
     "a diff": "".join(f"-{line}\n" for line in BOTH.splitlines()[2:])
     + "".join(f"+{line}\n" for line in SLOWER.splitlines()[2:]),
-    "a column that names a configuration": "collective,size_bytes,ranks,config,time_us\n"
-    + "".join(
-        f"allreduce,{MIB << at},4,{config},{time * factor}\n"
-        for config, factor in (("native", 1), ("shim", 1.15))
-        for at, time in enumerate((95.5, 120.4, 160.5))
+    **{
+        f"a column {name}": f"collective,size_bytes,ranks,{name},time_us\n"
+        + "".join(
+            f"allreduce,{MIB << at},4,{config},{time * factor}\n"
+            for config, factor in (("native-1", 1), ("shim-2", 1.15))
+            for at, time in enumerate((95.5, 120.4, 160.5))
+        )
+        for name in ("config", "hostname", "node")
+    },
+    "a summary of SuperBench": "".join(
+        json.dumps({"node": node, "gemm/fp32_8192_flops:0": 19.5} | {
+            f"rccl-bw:default/allreduce_{size}_{what}:0": round(value, 3)
+            for size, time in ((MIB, 95.5), (2 * MIB, 120.4), (4 * MIB, 160.5))
+            for what, value in (("time", time * factor), ("algbw", size / time / factor / 1e3))
+        }) + "\n"
+        for node, factor in (("hgx-1", 1), ("hgx-2", 1.15))
     ),
 }  # fmt: skip
 APART["a diff"] = "\n".join([f" {line}" for line in BOTH.splitlines()[:2]]) + "\n" + APART["a diff"]
