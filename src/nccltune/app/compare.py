@@ -25,6 +25,7 @@ from nccltune.compare.runs import (
     FactDifference,
     MeasuredRun,
     MeasuredTest,
+    causes,
     curves_of,
     fact_differences,
     facts_not_shown,
@@ -32,7 +33,6 @@ from nccltune.compare.runs import (
     may_repeat,
     no_repeats,
     with_nominal_sizes,
-    with_one_choice,
 )
 from nccltune.compare.series import ScalingSeries, by_facts, kept_apart, scaling
 from nccltune.compare.sides import compare_sides
@@ -335,7 +335,7 @@ def _sides(labels: tuple[str, str], sides: list[RunsRead], assumed: float) -> Si
     return SidesCompared(
         first=labels[0],
         second=labels[1],
-        different=with_one_choice(
+        different=causes(
             [
                 *stated,
                 *fact_differences(here, there),

@@ -164,7 +164,8 @@ def _names(found: SidesCompared) -> tuple[str, str]:
             return item.first, f"NCCL {item.second}"
         if item.fact in ("choice", "ran"):
             return item.first, item.second
-        if "_" in item.fact and item.fact.isupper():
+        shown = "not shown" not in (item.first, item.second)
+        if "_" in item.fact and item.fact.isupper() and shown:
             first, second = (
                 f"without {item.fact}" if value == "not set" else f"{item.fact}={value}"
                 for value in (item.first, item.second)

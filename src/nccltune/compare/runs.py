@@ -250,16 +250,32 @@ def fact_differences(
     return result
 
 
-def with_one_choice(differences: Iterable[FactDifference]) -> list[FactDifference]:
-    """Return differences, each once; limits of a run's choice say what its label `default` is."""
-    found = dict.fromkeys(differences)
+def causes(differences: Iterable[FactDifference]) -> list[FactDifference]:
+    """Return differences, each once, without what another one says.
+
+    Limits of a choice say what the label `default` of their run is. `NCCL_P2P_LEVEL` means nothing
+    where `NCCL_P2P_DISABLE=1`.
+    """
+    found = list(dict.fromkeys(differences))
+    off = tuple(
+        item.fact.removesuffix("DISABLE")
+        for item in found
+        if item.fact.endswith("_DISABLE") and "1" in (item.first, item.second)
+    )
+    found = [
+        item
+        for item in found
+        if not item.fact.startswith(off)
+        or item.fact.endswith("_DISABLE")
+        or "not set" not in (item.first, item.second)
+    ]
     choice = next((item for item in found if item.fact == "choice"), None)
     if choice is None:
-        return list(found)
-    names = []
+        return found
     limits = [item for item in found if item.fact in ("NCCL_ALGO", "NCCL_PROTO")]
-    for at, label in enumerate((choice.first, choice.second)):
-        sides = [(item.fact, (item.first, item.second)[at]) for item in limits]
+    names = []
+    for at, label in (("first", choice.first), ("second", choice.second)):
+        sides = [(item.fact, getattr(item, at)) for item in limits]
         said = [f"{name}={value}" for name, value in sides if not value.startswith("not ")]
         names.append(" ".join(said) if said and label == DEFAULT else label)
     kept = [item for item in found if item not in limits and item is not choice]

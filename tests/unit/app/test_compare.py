@@ -407,6 +407,12 @@ def test_runs_of_one_forced_algorithm_are_compared(tmp_path: Path) -> None:
     assert sides(ring, nvls).different == [
         FactDifference("choice", "NCCL_ALGO=Ring", "nvls/simple")
     ]
+    p2p = ("NCCL_P2P_DISABLE=1", "NCCL_P2P_DISABLE=0 -x NCCL_P2P_LEVEL=SYS")
+    texts = (
+        command.replace("NCCL_ALGO={}", each) + log for each, log in zip(p2p, logs, strict=True)
+    )
+    levels = [put(tmp_path / f"{at}.txt", each) for at, each in enumerate(texts)]
+    assert sides(*levels).different == [FactDifference("NCCL_P2P_DISABLE", "1", "0")]
     plain = put(tmp_path / "c.txt", logs[0])
     assert FactDifference("NCCL_ALGO", "not shown", "Tree") in sides(plain, tree).different
     both = put(tmp_path / "both.txt", ring.read_text() + tree.read_text())
