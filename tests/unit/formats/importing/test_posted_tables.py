@@ -474,6 +474,10 @@ REFUSED = {
         markdown(("size", "target latency (us)", "v5"), ("24kB", 7.7, 7.2), ("48kB", 7.7, 7.6)),
         "which one is the time of a call is not known",
     ),
+    "no unit at all": (
+        markdown(("Tensor Size", "pynccl", "symm"), (KIB, 21.1, 8.2), (64 * MIB, 620.2, 600)),
+        "no name or unit says which are times or bandwidths",
+    ),
     "tensor shapes": (
         markdown(("shape", "NCCL (us)", "own (us)"), ("(1, 8)", 21.3, 9.1), ("(64, 8)", 38.2, 27)),
         "add a column 'size (bytes)': elements of a call x bytes of their type",
@@ -490,40 +494,6 @@ def test_what_is_not_known_is_named(name: str, tmp_path: Path) -> None:
 
 
 LADDER = (KIB, 16 * KIB, 256 * KIB, 4 * MIB, 64 * MIB)
-WITHOUT_UNITS = {
-    # One column may be proportional to the size, as long as another one is flat over small sizes.
-    "microseconds": ((21.1, 22.0, 31.5, 80.1, 620.2), (8.2, 9.1, 20, 71, 600), 1.0),
-    "milliseconds": ((0.021, 0.022, 0.031, 0.08, 0.62), (0.008, 0.009, 0.02, 0.1, 1.6), 1e3),
-    "bandwidths": ((0.1, 1.0, 15.5, 80.0, 180.0), (0.2, 1.3, 20.0, 91.0, 190.0), None),
-    "proportional": ((0.9, 14.4, 230, 3686, 58982), (0.8, 12.8, 205, 3277, 52429), None),
-    "counts": ((100, 100, 120, 500, 20), (3, 5, 7, 400, 10), None),
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "of"),
-    [
-        *((name, "") for name in WITHOUT_UNITS),
-        ("microseconds", "; memory in MiB"),
-        ("microseconds", "; Watts drawn by GPU 0"),
-        ("microseconds", ": load of one core by the proxy"),
-        ("microseconds", ", packets"),
-    ],
-)
-def test_a_unit_that_nothing_states_is_the_only_one_that_can_be(
-    name: str, of: str, tmp_path: Path
-) -> None:
-    first, second, factor = WITHOUT_UNITS[name]
-    rows = zip(LADDER, first, second, strict=True)
-    head = f"All-reduce latency, 8 GPUs, 1 node{of}:\n"
-    found = one(tmp_path, head + markdown(("Tensor Size", "pynccl", "symm"), *rows))
-    if factor is None or of:
-        assert not found.samples
-        assert "no name or unit says" in (found.report.error or "")
-    else:
-        times = sorted(item.time_us for item in found.samples)
-        assert times == pytest.approx(sorted(value * factor for value in first + second))
-        assert "no unit is stated" in found.sentence("note")
 
 
 def test_sizes_of_models_are_no_messages(tmp_path: Path) -> None:
