@@ -22,7 +22,7 @@ from nccltune.formats.reading.table_header import (
     column_of,
     header_of,
     is_variant,
-    variant_of,
+    variants_of,
 )
 from nccltune.formats.text.lines import encoding_of
 
@@ -276,12 +276,11 @@ def _as_copies(header: Header, found: list[_Found]) -> Iterable[tuple[int, list[
     """Yield the lines of a copied table for each variant or machine, and each collective."""
     places = header.at("collective") or ([] if "type" in header.roles else header.at("op"))
     name = header.columns[places[0]].name if places else ""
-    apart = [column for column in header.columns if is_variant(column)]
     by_test: dict[tuple[str, str], list[_Found]] = {}
     for line, fields in found:
-        named = {each.name: variant_of(each, fields[each.name]) for each in apart}
-        variant = ", ".join(filter(None, named.values()))
-        for each in [each for each, value in named.items() if value]:
+        variants = variants_of(header, list(fields.values()))
+        variant = ", ".join(variants.values())
+        for each in variants:
             del fields[each]
         by_test.setdefault((variant, fields.pop(name, "")), []).append((line, fields))
     several = len({variant for variant, _ in by_test}) > 1

@@ -36,7 +36,7 @@ from nccltune.formats.reading.table_header import (
     header_of,
     part_of,
     single_values,
-    variant_of,
+    variants_of,
     with_units,
 )
 from nccltune.formats.text.cells import CellError, Problem
@@ -212,7 +212,6 @@ class _Rows:
         self._passes: dict[tuple[object, ...], int] = {}
         self._binary: bool | None = None
         self._differing = DifferingColumns(header)
-        self._apart = self._differing.named
         self._variant = ""
         # rccl-tests names what ran, which was not forced.
         self._of_rccl = {"redop", "algo", "proto", "nchannels"} <= set(self._names)
@@ -347,10 +346,7 @@ class _Rows:
             return []
         self.report.rows += self.counts_rows
         cells = single_values(self.header.columns, cells)
-        chosen = not self.places.keys().isdisjoint(("algorithm", "choice"))
-        columns = self.header.columns
-        named = [variant_of(columns[at], cells[at], chosen=chosen) for at in self._apart]
-        self._variant = ", ".join(filter(None, named))
+        self._variant = ", ".join(variants_of(self.header, cells).values())
         samples = self._row(RawRow(self.header, self.places, cells), number)
         for sample in samples[:1]:
             name = self._differing.add((*_key(sample), self._variant), cells)

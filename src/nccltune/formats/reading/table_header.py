@@ -88,6 +88,7 @@ _VARIANT = re.compile(
     re.IGNORECASE,
 )
 """Names of columns whose values name runs of other conditions or machines."""
+_RANK = re.compile(r"(?:\w+[ _])?rank(?:[ _]id)?", re.IGNORECASE)
 _OF_ONE_RANK = {
     "recvbytes": Collective.REDUCESCATTER,
     "sendbytes": Collective.ALLGATHER,
@@ -258,8 +259,7 @@ class DifferingColumns:
 
     Rows of one key (size and choice) are repeats of one test, unless such a column differs: one
     with the number of GPUs, a configuration or other words. Columns that number or date repeats do
-    not count, and numbers that were measured differ anyway. `named` are the positions of columns
-    whose names say that they separate runs.
+    not count, and numbers that were measured differ anyway.
     """
 
     def __init__(self, header: Header) -> None:
@@ -269,7 +269,6 @@ class DifferingColumns:
             if not column.role and column.name.strip("# ") and not _REPEAT.search(column.name)
         ]
         self._seen: dict[Hashable, list[str]] = {}
-        self.named = [at for at, column in enumerate(header.columns) if is_variant(column)]
 
     def add(self, key: Hashable, cells: list[str]) -> str:
         """Add a row; return the name of a column in which it differs from a row of its key."""
@@ -288,14 +287,30 @@ def is_variant(column: Column) -> bool:
     return named and not column.role
 
 
-def variant_of(column: Column, cell: str, *, chosen: bool = False) -> str:
-    """Return the name of a run in a column of those; empty for the number of a machine.
+def variants_of(header: Header, cells: Sequence[str]) -> dict[str, str]:
+    """Return the columns of a row that name its run, and the names.
 
-    Empty for any machine where the rows are `chosen`: each choice may have run elsewhere.
+    A number of a machine names none. Nor does a machine where the rows are of ranks, which time one
+    run, or of choices: each of those may have run elsewhere.
     """
-    match = _VARIANT.search(column.name)
-    is_machine = match is not None and match["machine"] is not None
-    return "" if is_machine and (chosen or not re.search(r"[^\W\d_]", cell)) else cell
+    return {
+        header.columns[at].name: cells[at]
+        for at, is_machine in _variants(header)
+        if cells[at] and not (is_machine and not re.search(r"[^\W\d_]", cells[at]))
+    }
+
+
+@lru_cache(_KEPT)
+def _variants(header: Header) -> list[tuple[int, bool]]:
+    """Return the positions of columns that name runs, and whether they name machines."""
+    one_run = any(_RANK.fullmatch(column.name) for column in header.columns)
+    one_run = one_run or not header.roles.isdisjoint(("algorithm", "choice"))
+    found = []
+    for at, column in enumerate(header.columns):
+        match = _VARIANT.search(column.name) if is_variant(column) else None
+        if match is not None and not (match["machine"] and one_run):
+            found.append((at, match["machine"] is not None))
+    return found
 
 
 def part_of(column: Column) -> Collective | None:

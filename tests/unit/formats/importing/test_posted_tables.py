@@ -314,9 +314,13 @@ def test_what_a_rank_sends_or_receives_is_the_size_or_its_part(
 
 @pytest.mark.parametrize(
     ("columns", "values"),
-    [("node", ("1", "2")), ("choice,node", ("ring/ll,n1", "ring/ll,n2"))],
+    [
+        ("node", ("1", "2")),
+        ("choice,node", ("ring/ll,a", "ring/ll,b")),
+        ("rank,node", ("0,a", "0,b")),
+    ],
 )
-def test_numbered_machines_and_those_of_choices_are_no_runs(
+def test_machines_of_numbers_choices_and_ranks_are_no_runs(
     columns: str, values: tuple[str, str], tmp_path: Path
 ) -> None:
     rows = f"collective,size_bytes,ranks,{columns},time_us\n"
