@@ -242,7 +242,7 @@ def _show_fleet(found: FleetCompared, out: Console) -> None:
         elif test.varied and not test.slow:
             size, *times = test.varied
             low, high = map(time_text, times)
-            words = f"at {format_bytes(size)} from {low} to {high}, at other sizes alike"
+            words = f"at {format_bytes(size)} from {low} to {high}, far more than at most sizes"
             hanging(out, ("varies     ", "red"), 11, f"{test.title}: {words}")
         if test.cut:
             words = f"{test.title}: less than half of the sizes in {listed(test.cut[:_RUNS])}"

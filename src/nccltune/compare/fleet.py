@@ -319,9 +319,8 @@ def _judge(
 
 def _varied(rows: list[dict[int, float]]) -> tuple[int, float, float] | None:
     """Return the size at which runs differ most, if two are far from two others there alone."""
-    common = sorted(set.intersection(*map(set, rows)))
     gaps = {}
-    for size in common:
+    for size in set.intersection(*map(set, rows)) if len(rows) >= FEWEST_RUNS else ():
         ordered = sorted(row[size] for row in rows)
         gaps[size] = ordered[-2] - ordered[1]
     most = max(gaps, key=gaps.__getitem__, default=0)
