@@ -163,9 +163,9 @@ class FleetTest(msgspec.Struct, frozen=True, kw_only=True):
 
     `usual_gb_per_s` is the median bandwidth at `bytes`, the largest common size. `spread` is the
     relative spread there of the runs that are not slow, and `rates` are their lowest and highest
-    bandwidths. `nodes` are sorted by their mean, the
-    slowest first; empty if the hosts are unknown or the same in all runs. `cut` are runs with less
-    than half of the sizes: they are not judged.
+    bandwidths. `nodes` are sorted by their mean, the slowest first; empty if the hosts are unknown
+    or the same in all runs. `cut` are runs with less than half of the sizes: they are not judged.
+    `varied` is the size at which runs differ far more than at most sizes, and the times (us) there.
     """
 
     title: str
@@ -318,7 +318,7 @@ def _judge(
 
 
 def _varied(rows: list[dict[int, float]]) -> tuple[int, float, float] | None:
-    """Return the size at which runs differ most, if two are far from two others there alone."""
+    """Return the size at which two runs are farthest from two others, if that stands out."""
     gaps = {}
     for size in set.intersection(*map(set, rows)) if len(rows) >= FEWEST_RUNS else ():
         ordered = sorted(row[size] for row in rows)

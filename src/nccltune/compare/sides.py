@@ -57,11 +57,10 @@ def compare_sides(
         for runs in (first, second):
             curves = [curve for run in runs for curve in run.curves.values()]
             times = {point.bytes: curve.time_us(point) for curve in curves for point in curve.times}
-            if times:
-                span = " - ".join(map(format_bytes, (min(times), max(times))))
-                if len(times) == 1:
-                    span = " B in ".join([f"{min(times)}", duration(max(times.values()))])
-                spans.append(span + _UNALIGNED * all(size % 16 for size in times))
+            span = " - ".join(map(format_bytes, (min(times, default=0), max(times, default=0))))
+            if len(times) == 1:
+                span = " B in ".join([f"{min(times)}", duration(max(times.values()))])
+            spans += [span + _UNALIGNED * all(size % 16 for size in times)] * bool(times)
         raise NothingInCommonError(f"no size was measured on both sides: {' and '.join(spans)}")
     level = LEVEL / len(series)
     return [item.judged(assumed, level) for item in series]

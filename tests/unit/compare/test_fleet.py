@@ -353,7 +353,7 @@ def test_the_plateau_at_the_end_counts_below_an_earlier_peak() -> None:
 
 
 @pytest.mark.parametrize("slow", [0, 1, 2, 4, 5])
-def test_a_size_at_which_alone_runs_differ_is_named(slow: int) -> None:
+def test_a_size_at_which_runs_differ_most_is_named(slow: int) -> None:
     random_ = random.Random(7)
     runs = [
         run_of(

@@ -166,6 +166,7 @@ def _records(value: object, around: _Fields, depth: int) -> Iterator[_Fields]:
 def _of_keys(fields: _Fields) -> list[_Fields]:
     """Return the records that the keys of SuperBench's summary hold; its times are in us."""
     keys = {key: match for key in fields if (match := _KEYED.fullmatch(key))}
+    keys = {key: match for key, match in keys.items() if collective_of_title(match["collective"])}
     tests = {match["test"] for match in keys.values()}
     node = {"node": fields["node"]} if "node" in fields else {}
     found: dict[tuple[str, ...], _Fields] = {}
