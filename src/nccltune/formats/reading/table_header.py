@@ -89,10 +89,7 @@ _VARIANT = re.compile(
 )
 """Names of columns whose values name runs of other conditions or machines."""
 _RANK = re.compile(r"(?:\w+[ _])?rank(?:[ _]id)?", re.IGNORECASE)
-_OF_ONE_RANK = {
-    "recvbytes": Collective.REDUCESCATTER,
-    "sendbytes": Collective.ALLGATHER,
-}
+_OF_ONE_RANK = {"recvbytes": Collective.REDUCESCATTER, "sendbytes": Collective.ALLGATHER}
 """Sizes of a call, but for the collective of which they are a rank's part of it."""
 _RULES = frozenset({"minbytes", "maxbytes", "bytesperrank"})
 """Columns of a tuner configuration, which is no table of measurements."""
