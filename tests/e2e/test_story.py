@@ -89,7 +89,7 @@ def test_the_steps_of_a_raw_csv_say_what_is_not_known(tmp_path: Path) -> None:
     assert "eft alone" not in tuned.stdout
     passed = "-x NCCL_TUNER_PLUGIN -x NCCL_TUNER_CONFIG_FILE -x NCCL_DEBUG -x NCCL_DEBUG_SUBSYS"
     verify = (
-        f"nccltune verify s -- mpirun -n 32 {passed} -x NCCL_DEBUG_FILE "
+        f"nccltune verify s -- mpirun -n 32 -H HOSTS {passed} -x NCCL_DEBUG_FILE "
         "all_reduce_perf -b 8 -e 4G -f 2 -g 1"
     )
     assert f"next: prove them: {verify}" in tuned.stderr

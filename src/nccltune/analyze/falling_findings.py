@@ -283,11 +283,12 @@ def _finding(
         f"{duration(fall.time_us)}{cost} (a larger message is faster{span})"
     ]
     before, after = (ran_at(shown.points, [size]) for size in (fall.worst, fall.larger))
+    few = len(timings.series(fall.worst, shown.choice)) < MIN_ROUNDS
     if before and after:
         parts.append(f"NCCL ran {before[0]} at {worst} and {after[0]} at {larger}")
     if chance is not None:
-        parts.append(f"{chance}: run it again")
-    few = len(timings.series(fall.worst, shown.choice)) < MIN_ROUNDS
+        again = "what differs between these runs is not NCCL's choice by size"
+        parts.append(f"{chance}: {'run it again' if few else again}")
     if few and fall.worst == timings.sizes[0]:
         parts.append("The first size of a run may include start-up: begin with a smaller size")
     if unaligned:
@@ -323,14 +324,12 @@ def _chance(
 ) -> str | None:
     """Return why a fall may be one slow timing; None if it is none.
 
-    Each of a few runs must show it, or the other placement, by half of the log ratio.
+    Nearly all runs must show it, and of one run the other placement, by half of the log ratio.
     """
     series, later = (timings.series(size, choice) for size in (fall.worst, fall.larger))
     limit = fall.larger_us * math.sqrt(fall.factor)
     usual = [time_us for time_us in series.values() if time_us < limit]
-    if len(series) >= MIN_ROUNDS:
-        return None
-    if usual:
+    if len(usual) > len(series) // 10:
         slow = {key: time_us for key, time_us in series.items() if time_us >= limit}
         places = [timings.rounds_of.process(round_) for round_, _ in slow]
         processes = timings.rounds_of.processes

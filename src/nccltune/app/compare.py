@@ -25,6 +25,7 @@ from nccltune.compare.runs import (
     FactDifference,
     MeasuredRun,
     MeasuredTest,
+    causes,
     curves_of,
     fact_differences,
     facts_not_shown,
@@ -110,7 +111,7 @@ class FleetCompared(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_finding(self) -> bool:
         """Return whether a node, run, period or scale is slower or uneven, or a test failed."""
-        slow = any(test.slow or test.uneven for test in self.tests)
+        slow = any(test.slow or test.uneven or test.varied for test in self.tests)
         return slow or bool(self.failed) or any(item.has_outlier for item in self.scaling)
 
     @property
@@ -334,14 +335,12 @@ def _sides(labels: tuple[str, str], sides: list[RunsRead], assumed: float) -> Si
     return SidesCompared(
         first=labels[0],
         second=labels[1],
-        different=list(
-            dict.fromkeys(
-                [
-                    *stated,
-                    *fact_differences(here, there),
-                    *(item for test in tests for item in test.differs),
-                ]
-            )
+        different=causes(
+            [
+                *stated,
+                *fact_differences(here, there),
+                *(item for test in tests for item in test.differs),
+            ]
         ),
         not_shown=facts_not_shown(here, there),
         tests=tests,
@@ -426,17 +425,19 @@ def read_runs(paths: Sequence[Path], options: ReadOptions) -> RunsRead:
     for path in paths:
         if path.is_dir():
             studies += [item.parent for item in sorted(path.rglob(SAMPLES))]
-    for folder in dict.fromkeys(studies):
-        found.runs.extend(_of_study(Study(folder)))
     inside = {folder.resolve() for folder in studies}
     files = [
         item
         for item in find_inputs(paths)
         if item.path is None or not inside & set(item.path.resolve().parents)
     ]
+    read = set()
     for reading in read_inputs(files, options):
         file = reading.found.path
         _add_file(reading, found, known, lines.get(file, []) if file else [])
+        read.add(reading.report.file_hash)
+    for folder in dict.fromkeys(studies):
+        found.runs.extend(_of_study(Study(folder), read))
     found.runs.extend(known.values())
     bare = [run for run in found.runs if run.scale == (None, None)]
     if len(bare) < len(found.runs):
@@ -453,7 +454,8 @@ def _without_line(path: Path, lines: dict[Path, list[int]]) -> Path:
     return Path(name)
 
 
-def _of_study(study: Study) -> list[MeasuredRun]:
+def _of_study(study: Study, read: set[str]) -> list[MeasuredRun]:
+    """Return the runs of a study, but those imported from files with the hashes `read`."""
     platform = study.platform()
     facts = facts_of_platform(platform, measured=platform.recorded_at is not None)
     known = {
@@ -463,7 +465,8 @@ def _of_study(study: Study) -> list[MeasuredRun]:
     }
     samples: dict[str | None, list[Sample]] = {}
     for sample in study.samples():
-        samples.setdefault(sample.source.process, []).append(sample)
+        if sample.source.file_hash not in read:
+            samples.setdefault(sample.source.process, []).append(sample)
     runs = [
         _run(study.name, items, *known.get(process or "", (facts, ())), {})
         for process, items in samples.items()

@@ -3,7 +3,7 @@
 
 import contextlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -174,8 +174,9 @@ def verify_command(study: Study, tuning: Tuning) -> str:
     if study.path.is_dir() and not study.imports_path.is_file():
         job = [word for path in tuning.options.workload for word in ("--workload", path)]
         return " ".join([command, *map(shlex.quote, job)])
+    settings = study.platform().settings
     programs = [
-        _nccl_tests(group)
+        _nccl_tests(group, settings)
         for group in tuning.groups
         if any(item.state is not RuleState.PROVEN for item in group.rules)
     ]
@@ -192,14 +193,22 @@ def too_old(nccl: str | None) -> str:
     )
 
 
-def _nccl_tests(group: TunedGroup) -> str:
+def _nccl_tests(group: TunedGroup, settings: Mapping[str, str]) -> str:
+    """Return the command of a group, under the settings that were measured.
+
+    Studies do not keep host names.
+    """
     sizes = [row.bytes for row in group.decisions]
     factors = {right / left for left, right in pairwise(sizes)}
     factor = factors.pop() if len(factors) == 1 else 2.0
     words = ["mpirun", "-n", str(group.scale.ranks)]
     if group.scale.nodes > 1:
         # Without -x, Open MPI passes no setting on to other nodes.
+        words += ["-H", "HOSTS"]
         words += [word for name in PASSED for word in ("-x", name)]
+    for name, value in settings.items():
+        if not name.startswith(("NCCL_ALGO", "NCCL_PROTO", "NCCL_DEBUG", "NCCL_TUNER")):
+            words += ["-x", shlex.quote(f"{name}={value}")]
     words += [f"{group.collective.nccl_tests_name}_perf"]
     words += ["-b", exact_bytes(sizes[0]), "-e", exact_bytes(sizes[-1])]
     words += ["-f", f"{factor:.0f}" if factor >= 2 and factor.is_integer() else "2", "-g", "1"]

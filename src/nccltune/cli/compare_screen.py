@@ -164,7 +164,8 @@ def _names(found: SidesCompared) -> tuple[str, str]:
             return item.first, f"NCCL {item.second}"
         if item.fact in ("choice", "ran"):
             return item.first, item.second
-        if "_" in item.fact and item.fact.isupper():
+        shown = "not shown" not in (item.first, item.second)
+        if "_" in item.fact and item.fact.isupper() and shown:
             first, second = (
                 f"without {item.fact}" if value == "not set" else f"{item.fact}={value}"
                 for value in (item.first, item.second)
@@ -238,10 +239,15 @@ def _show_fleet(found: FleetCompared, out: Console) -> None:
         _show_slow(test, out)
         if test.uneven:
             hanging(out, ("uneven     ", "red"), 11, f"{test.title}: {_uneven(test)}")
+        elif test.varied and not test.slow:
+            size, *times = test.varied
+            low, high = map(time_text, times)
+            words = f"at {format_bytes(size)} from {low} to {high}, far more than at most sizes"
+            hanging(out, ("varies     ", "red"), 11, f"{test.title}: {words}")
         if test.cut:
             words = f"{test.title}: less than half of the sizes in {listed(test.cut[:_RUNS])}"
             hanging(out, "not judged ", 11, words + _more(len(test.cut) - _RUNS))
-    if found.tests and not any(test.slow or test.uneven for test in found.tests):
+    if found.tests and not any(test.slow or test.uneven or test.varied for test in found.tests):
         words = f"nothing in {counted(len(found.tests), 'test')} beyond the noise of the runs"
         hanging(out, ("slow       ", "green"), 11, words)
     _show_scaling_sentences(found.scaling, out)

@@ -90,6 +90,8 @@ ALLOWANCE = 0.03
 """Slower by less than this is not reported, whatever the noise."""
 _UNEVEN, _UNEVEN_SPREAD = 1.5, 0.15
 """Ratio and relative spread of runs beyond which nothing shows what is usual."""
+_FAR = 10
+"""The difference of runs at one size against the usual one, from which that size varies."""
 _SIMULATED = 1000
 _MOST_RUNS = 400
 """Most runs for which critical values are simulated. For more, those of normal noise are close."""
@@ -161,9 +163,9 @@ class FleetTest(msgspec.Struct, frozen=True, kw_only=True):
 
     `usual_gb_per_s` is the median bandwidth at `bytes`, the largest common size. `spread` is the
     relative spread there of the runs that are not slow, and `rates` are their lowest and highest
-    bandwidths. `nodes` are sorted by their mean, the
-    slowest first; empty if the hosts are unknown or the same in all runs. `cut` are runs with less
-    than half of the sizes: they are not judged.
+    bandwidths. `nodes` are sorted by their mean, the slowest first; empty if the hosts are unknown
+    or the same in all runs. `cut` are runs with less than half of the sizes: they are not judged.
+    `varied` is the size at which runs differ far more than at most sizes, and the times (us) there.
     """
 
     title: str
@@ -176,6 +178,7 @@ class FleetTest(msgspec.Struct, frozen=True, kw_only=True):
     nodes: list[NodeValue]
     slow: list[SlowPart]
     cut: list[str] = []
+    varied: tuple[int, float, float] | None = None
 
     @property
     def uneven(self) -> bool:
@@ -310,7 +313,21 @@ def _judge(
         nodes=sorted(nodes_shown, key=lambda item: item.mean_gb_per_s),
         slow=_strongest(slow),
         cut=cut,
+        varied=_varied([_by_size(curve) for _, curve in items]),
     )
+
+
+def _varied(rows: list[dict[int, float]]) -> tuple[int, float, float] | None:
+    """Return the size at which two runs are farthest from two others, if that stands out."""
+    gaps = {}
+    for size in set.intersection(*map(set, rows)) if len(rows) >= FEWEST_RUNS else ():
+        ordered = sorted(row[size] for row in rows)
+        gaps[size] = ordered[-2] - ordered[1]
+    most = max(gaps, key=gaps.__getitem__, default=0)
+    if not most or gaps[most] < max(math.log(_UNEVEN), _FAR * float(np.median([*gaps.values()]))):
+        return None
+    times = [math.exp(row[most]) for row in rows]
+    return most, min(times), max(times)
 
 
 def _node_value(name: str, band: _Band, inside: Members, low: int) -> NodeValue:

@@ -22,7 +22,7 @@ from nccltune.formats.reading.platform_facts import (
     joined,
     missing_facts,
 )
-from nccltune.model.choice import choice_label
+from nccltune.model.choice import DEFAULT, choice_label
 from nccltune.model.collective import Collective
 from nccltune.model.sample import Purpose, Sample
 from nccltune.model.scale import count
@@ -248,6 +248,38 @@ def fact_differences(
     if here and there and here != there:
         result.append(FactDifference("hosts", joined(here), joined(there)))
     return result
+
+
+def causes(differences: Iterable[FactDifference]) -> list[FactDifference]:
+    """Return differences, each once, without what another one says.
+
+    Limits of a choice say what the label `default` of their run is. `NCCL_P2P_LEVEL` means nothing
+    where `NCCL_P2P_DISABLE=1`.
+    """
+    found = list(dict.fromkeys(differences))
+    off = tuple(
+        item.fact.removesuffix("DISABLE")
+        for item in found
+        if item.fact.endswith("_DISABLE") and "1" in (item.first, item.second)
+    )
+    found = [
+        item
+        for item in found
+        if not item.fact.startswith(off)
+        or item.fact.endswith("_DISABLE")
+        or "not set" not in (item.first, item.second)
+    ]
+    choice = next((item for item in found if item.fact == "choice"), None)
+    if choice is None:
+        return found
+    limits = [item for item in found if item.fact in ("NCCL_ALGO", "NCCL_PROTO")]
+    names = []
+    for at, label in (("first", choice.first), ("second", choice.second)):
+        sides = [(item.fact, getattr(item, at)) for item in limits]
+        said = [f"{name}={value}" for name, value in sides if not value.startswith("not ")]
+        names.append(" ".join(said) if said and label == DEFAULT else label)
+    kept = [item for item in found if item not in limits and item is not choice]
+    return [FactDifference("choice", *names), *kept]
 
 
 def facts_not_shown(first: Sequence[MeasuredRun], second: Sequence[MeasuredRun]) -> list[str]:

@@ -19,6 +19,7 @@ from nccltune.compare.found import UNEVEN, CurveComparison, RangeFound, SizeRati
 from nccltune.compare.matching import NothingInCommonError, PairedTests, paired_tests
 from nccltune.compare.runs import FactDifference, MeasuredRun, MeasuredTest, RunCurve, TimedPoint
 from nccltune.compare.scan import FEWEST, Floats, Stretch, scatter, stretches
+from nccltune.model.numbers import duration
 from nccltune.model.sizes import format_bytes
 
 LEVEL = 0.05
@@ -37,6 +38,7 @@ _UNCLEAR = 1.1
 """Ratio from which a size that both placements show alike is not called noise."""
 _MOVED_BYTES = 1 << 16
 """Sizes from which they count: a short disturbance spans several smaller ones."""
+_UNALIGNED = " (not multiples of 16 B, so unaligned, which NCCL moves more slowly)"
 _ALONE = 3
 """Timings of fewer sizes than FEWEST may be so much noisier, as on busy networks."""
 
@@ -51,12 +53,14 @@ def compare_sides(
     pairs = paired_tests(first, second)
     series = [item for pair in pairs for item in _series(pair, first, second, assumed)]
     if not series:
-        spans = [
-            " - ".join(map(format_bytes, (min(sizes), max(sizes))))
-            + " (not multiples of 16 B, so unaligned)" * all(size % 16 for size in sizes)
-            for runs in (first, second)
-            if (sizes := {p.bytes for r in runs for c in r.curves.values() for p in c.times})
-        ]
+        spans = []
+        for runs in (first, second):
+            curves = [curve for run in runs for curve in run.curves.values()]
+            times = {point.bytes: curve.time_us(point) for curve in curves for point in curve.times}
+            span = " - ".join(map(format_bytes, (min(times, default=0), max(times, default=0))))
+            if len(times) == 1:
+                span = " B in ".join([f"{min(times)}", duration(max(times.values()))])
+            spans += [span + _UNALIGNED * all(size % 16 for size in times)] * bool(times)
         raise NothingInCommonError(f"no size was measured on both sides: {' and '.join(spans)}")
     level = LEVEL / len(series)
     return [item.judged(assumed, level) for item in series]

@@ -219,11 +219,18 @@ def test_a_fall_that_the_other_placement_lacks_is_said_to_be_one_timing() -> Non
     assert "The first size of a run may include start-up" in first.sentence
 
 
-def test_one_slow_run_of_two_is_no_cost() -> None:
+@pytest.mark.parametrize(
+    ("runs", "words"),
+    [("sf", "1 of 2 timings (a.log) takes 90.9 us there, the others 21.6 us: run it again"),
+     ("sssf", "3 of 4 timings (a.log, b.log, c.log) take 90.9 us there, the others 21.6 us: what"),
+     ("ssss", "costs at least")],
+)  # fmt: skip
+def test_what_not_all_runs_show_is_no_cost_of_the_choice(runs: str, words: str) -> None:
     slow = {16 * K: 90.9}
     found = [
         sample
-        for name, times in (("a", slow), ("b", {}))
+        for name, kind in zip("abcd", runs, strict=False)
+        for times in (slow if kind == "s" else {},)
         for in_place in (False, True)
         for size, time in {n * K: 20.0 + n / 10 for n in (16, 32, 64, 128, 256, 512)}.items()
         for sample in [
@@ -241,12 +248,10 @@ def test_one_slow_run_of_two_is_no_cost() -> None:
         ]
     ]
     sorted_ = sort_samples(found)
-    every = analyze(PLATFORM, sorted_, names={"a": "a.log", "b": "b.log"}).findings
+    every = analyze(PLATFORM, sorted_, names={name: f"{name}.log" for name in "abcd"}).findings
     (finding,) = [item for item in every if item.kind is FindingKind.FALLING_TIME]
-    assert "1 of 2 timings (a.log) takes 90.9 us there, the others 21.6 us: run it again" in (
-        finding.sentence
-    )
-    assert "costs" not in finding.sentence
+    assert words in finding.sentence
+    assert ("costs" in finding.sentence) == ("f" not in runs)
     assert "one timing," not in finding.sentence
 
 

@@ -403,6 +403,16 @@ def test_runs_of_one_forced_algorithm_are_compared(tmp_path: Path) -> None:
     assert [item.ratio for test in found.tests for item in test.ranges] == [
         pytest.approx(0.8, rel=0.02)
     ]
+    nvls = put(tmp_path / "d.txt", command.format("NVLS") + logs[1])
+    assert sides(ring, nvls).different == [
+        FactDifference("choice", "NCCL_ALGO=Ring", "nvls/simple")
+    ]
+    p2p = ("NCCL_P2P_DISABLE=1", "NCCL_P2P_DISABLE=0 -x NCCL_P2P_LEVEL=SYS")
+    texts = (
+        command.replace("NCCL_ALGO={}", each) + log for each, log in zip(p2p, logs, strict=True)
+    )
+    levels = [put(tmp_path / f"{at}.txt", each) for at, each in enumerate(texts)]
+    assert sides(*levels).different == [FactDifference("NCCL_P2P_DISABLE", "1", "0")]
     plain = put(tmp_path / "c.txt", logs[0])
     assert FactDifference("NCCL_ALGO", "not shown", "Tree") in sides(plain, tree).different
     both = put(tmp_path / "both.txt", ring.read_text() + tree.read_text())

@@ -174,7 +174,7 @@ GATHER = Collective.ALLGATHER
         ([group([1 << 30])], ["mpirun -n 8 all_reduce_perf -b 1G -e 1G -f 2 -g 1"]),
         (
             [group([8, 16], scale=Scale(2, 16))],
-            [f"mpirun -n 16 {X} all_reduce_perf -b 8 -e 16 -f 2 -g 1"],
+            [f"mpirun -n 16 -H HOSTS {X} all_reduce_perf -b 8 -e 16 -f 2 -g 1"],
         ),
         (
             [group([8, 16], registered=True)],
@@ -202,3 +202,8 @@ def test_imported_rules_are_proven_by_nccl_tests(
     assert verify_command(study, tuning) == f"{command} --workload 'my traces' --workload b"
     study.imports_path.touch()
     assert verify_command(study, tuning) == " && ".join(f"{command} -- {one}" for one in programs)
+    settings = {"NCCL_IB_HCA": "mlx5", "NCCL_ALGO": "Ring"}
+    study.write_json(study.platform_path, Platform(name="s", settings=settings))
+    under = verify_command(study, tuning)
+    assert under.count(" -x NCCL_IB_HCA=mlx5 all_") == len(programs)
+    assert "NCCL_ALGO" not in under

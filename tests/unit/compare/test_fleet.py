@@ -350,3 +350,23 @@ def test_the_plateau_at_the_end_counts_below_an_earlier_peak() -> None:
     (item,) = judged(runs).slow
     assert item.names == ["n2"]
     assert item.ratio == pytest.approx(2, rel=0.1)
+
+
+@pytest.mark.parametrize("slow", [0, 1, 2, 4, 5])
+def test_a_size_at_which_runs_differ_most_is_named(slow: int) -> None:
+    random_ = random.Random(7)
+    runs = [
+        run_of(
+            random_,
+            12,
+            0.02,
+            slowdown=lambda size, at=at: 3.0 if at < slow and size == 1 << 18 else 1.0,  # type: ignore[misc]
+            hosts=("a", "b"),
+            name=f"{at}",
+        )
+        for at in range(6)
+    ]
+    (test,) = judge_fleet(runs)
+    # One run apart may be chance.
+    assert (test.varied is not None) == (1 < slow < 5)
+    assert test.varied is None or test.varied[0] == 1 << 18

@@ -145,7 +145,8 @@ class Made:
         for rank in range(self.ranks):
             host = self.hosts[rank * len(self.hosts) // self.ranks]
             pid = self.pid if self.one_process else self.pid + rank
-            place = f"on {host:>10} device {rank:2d}"
+            local = rank % -(-self.ranks // len(self.hosts))
+            place = f"on {host:>10} device {local:2d}"
             if self.era == "old":
                 yield f"#   Rank {rank:2d} Pid {pid:6d} {place} [0x{rank + 1:02x}] {self.gpu}"
             else:

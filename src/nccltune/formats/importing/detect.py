@@ -15,7 +15,6 @@ from nccltune.formats.reading.cell_lists import plain_rows
 from nccltune.formats.reading.file_report import FileKind
 from nccltune.formats.reading.table_header import MEASURED, header_of
 from nccltune.formats.reading.titled_header import measure_of, with_title
-from nccltune.formats.reading.unstated_unit import unstated_unit
 from nccltune.formats.text.diffs import is_added, is_diff, old_line
 from nccltune.formats.text.lines import check_text, encoding_of, line_blocks
 from nccltune.formats.text.prefixes import strip_prefix
@@ -72,7 +71,7 @@ def kind_of(head: bytes) -> FileKind:
         return kind
     if content.startswith("<") and (xml := _XML.match(text)) is not None:
         return FileKind.TOPOLOGY if xml["root"] == "system" else FileKind.GRAPHS
-    unit = measure_of(text) or unstated_unit(lines)
+    unit = measure_of(text)
     for at, (above, line) in enumerate(pairwise(["", *lines]), 1):
         titled = with_title(line, above, lines[at : at + 5], unit)
         if (kind := _table_kind(titled)) is not FileKind.UNKNOWN:

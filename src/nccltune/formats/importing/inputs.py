@@ -26,7 +26,6 @@ from nccltune.formats.nccl_tests.json_results import read_json
 from nccltune.formats.nccl_tests.process_logs import read_process_logs
 from nccltune.formats.nccl_tests.rccl_results import read_rccl_results
 from nccltune.formats.nccl_tests.text import read_text
-from nccltune.formats.reading.cell_lists import plain_rows
 from nccltune.formats.reading.collective_names import collective_of_text
 from nccltune.formats.reading.context import Context, Copies, Progress, Reader, ReadOptions
 from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind
@@ -34,7 +33,6 @@ from nccltune.formats.reading.named_version import version_of_text
 from nccltune.formats.reading.runs import RunSamples
 from nccltune.formats.reading.tensor_shapes import bytes_of_element
 from nccltune.formats.reading.titled_header import measure_of
-from nccltune.formats.reading.unstated_unit import unstated_unit
 from nccltune.formats.text.lines import CHUNK_BYTES, encoding_of
 from nccltune.model.errors import InputError
 from nccltune.study import names
@@ -270,11 +268,6 @@ def _prepare(file: BinaryIO, report: FileReport, context: Context) -> Reader | N
     context.collective, context.unit = collective_of_text(text), measure_of(text)
     if width := bytes_of_element(text):
         note = f"sizes are those of the shapes, of {width} bytes an element, as the text names"
-        report.flag(FlagKind.NOTE, note)
-    lines = [line for _, own in plain_rows([(1, text.split("\n"))], text) for line in own]
-    if not context.unit and (unit := unstated_unit(lines)):
-        context.unit = unit
-        note = f"no unit is stated: the times are in {unit[1:-1]}, because in others they cannot be"
         report.flag(FlagKind.NOTE, note)
     context.nccl = version_of_text(text)
     try:

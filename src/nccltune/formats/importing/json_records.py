@@ -16,7 +16,14 @@ from nccltune.formats.reading.collective_names import collective_of_title
 from nccltune.formats.reading.context import Context
 from nccltune.formats.reading.file_report import FileKind, FlagKind
 from nccltune.formats.reading.runs import RunSamples
-from nccltune.formats.reading.table_header import MEASURED, Header, column_of, header_of
+from nccltune.formats.reading.table_header import (
+    MEASURED,
+    Header,
+    column_of,
+    header_of,
+    is_variant,
+    variants_of,
+)
 from nccltune.formats.text.lines import encoding_of
 
 MOST_BYTES = 64 << 20
@@ -36,6 +43,11 @@ _MOST_DEEP = 16
 _PER_ROW = frozenset({"nodes", "ranks", "algorithm", "protocol", "choice"})
 _AROUND = _PER_ROW | {"collective", "op", "per_node", "type", "redop", "channels", "size"}
 """Roles that a scalar around the records may have."""
+_KEYED = re.compile(
+    r"(?:(?P<test>.{1,80})/)?(?P<collective>[a-z_]{4,20})_(?P<size>\d+)_(?P<what>time|algbw|busbw)"
+    r"(?::\d+)?"
+)
+"""A key of SuperBench, which names what was measured: `nccl-bw:default/allreduce_8192_time:0`."""
 _Fields = dict[str, str]
 _Found = tuple[int, _Fields]
 
@@ -132,15 +144,38 @@ def _records(value: object, around: _Fields, depth: int) -> Iterator[_Fields]:
     if not isinstance(value, dict):
         return
     fields = _flat(value)
+    if keyed := _of_keys(fields):
+        yield from ({**around, **record} for record in keyed)
+        return
     if _is_timed(fields) or _is_timed({**around, **fields}):
         yield {**around, **fields}
         return
-    kept = {name: text for name, text in fields.items() if column_of(name).role in _AROUND}
+    columns = {name: column_of(name) for name in fields}
+    kept = {
+        name: text
+        for name, text in fields.items()
+        if columns[name].role in _AROUND or is_variant(columns[name])
+    }
     for key, inner in value.items():
         if isinstance(inner, dict | list):
             named = {"collective": key} if collective_of_title(key) is not None else {}
             sized = {"size": key} if key.isdecimal() and isinstance(inner, dict) else {}
             yield from _records(inner, {**around, **kept, **named, **sized}, depth + 1)
+
+
+def _of_keys(fields: _Fields) -> list[_Fields]:
+    """Return the records that the keys of SuperBench's summary hold; its times are in us."""
+    keys = {key: match for key in fields if (match := _KEYED.fullmatch(key))}
+    keys = {key: match for key, match in keys.items() if collective_of_title(match["collective"])}
+    tests = {match["test"] for match in keys.values()}
+    node = {"node": fields["node"]} if "node" in fields else {}
+    found: dict[tuple[str, ...], _Fields] = {}
+    for key, match in keys.items():
+        test = {"config": match["test"] or ""} if len(tests) > 1 else {}
+        record = node | test | {"collective": match["collective"], "size": match["size"]}
+        unit = "us" if match["what"] == "time" else "GB/s"
+        found.setdefault(tuple(record.values()), record)[f"{match['what']} ({unit})"] = fields[key]
+    return list(found.values())
 
 
 def _is_timed(fields: _Fields) -> bool:
@@ -239,13 +274,20 @@ def _with_collective(found: list[_Found]) -> list[_Found]:
 
 
 def _as_copies(header: Header, found: list[_Found]) -> Iterable[tuple[int, list[str]]]:
-    """Yield the lines of a copied table for each collective."""
+    """Yield the lines of a copied table for each variant or machine, and each collective."""
     places = header.at("collective") or ([] if "type" in header.roles else header.at("op"))
     name = header.columns[places[0]].name if places else ""
-    by_collective: dict[str, list[_Found]] = {}
+    by_test: dict[tuple[str, str], list[_Found]] = {}
     for line, fields in found:
-        by_collective.setdefault(fields.pop(name, ""), []).append((line, fields))
-    for collective, rows in by_collective.items():
+        variants = variants_of(header, list(fields.values()))
+        variant = ", ".join(variants.values())
+        for each in variants:
+            del fields[each]
+        by_test.setdefault((variant, fields.pop(name, "")), []).append((line, fields))
+    several = len({variant for variant, _ in by_test}) > 1
+    for (variant, collective), rows in by_test.items():
+        if several and variant:
+            yield rows[0][0], [f"## {variant}"]
         if collective and (named := collective_of_title(collective)) is not None:
             yield rows[0][0], [f"# Collective test starting: {named.value}_perf"]
         yield rows[0][0], ["\t".join(rows[0][1])]

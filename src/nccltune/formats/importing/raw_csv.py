@@ -34,7 +34,9 @@ from nccltune.formats.reading.table_header import (
     DifferingColumns,
     Header,
     header_of,
+    part_of,
     single_values,
+    variants_of,
     with_units,
 )
 from nccltune.formats.text.cells import CellError, Problem
@@ -210,7 +212,6 @@ class _Rows:
         self._passes: dict[tuple[object, ...], int] = {}
         self._binary: bool | None = None
         self._differing = DifferingColumns(header)
-        self._apart = self._differing.named
         self._variant = ""
         # rccl-tests names what ran, which was not forced.
         self._of_rccl = {"redop", "algo", "proto", "nchannels"} <= set(self._names)
@@ -345,7 +346,7 @@ class _Rows:
             return []
         self.report.rows += self.counts_rows
         cells = single_values(self.header.columns, cells)
-        self._variant = ", ".join(cells[at] for at in self._apart if cells[at])
+        self._variant = ", ".join(variants_of(self.header, cells).values())
         samples = self._row(RawRow(self.header, self.places, cells), number)
         for sample in samples[:1]:
             name = self._differing.add((*_key(sample), self._variant), cells)
@@ -394,6 +395,11 @@ class _Rows:
             if time_us is None:
                 return []
             size = self._size(sizes, time_us, bandwidths, number)
+            if part_of(self.header.columns[self.places["size"].at]) is collective:
+                if ranks is None:
+                    self.report.cannot_read(number, "", "the ranks that share the size are unknown")
+                    return []
+                size *= ranks
             if size == 0:
                 self.report.rows_size_0 += 1
                 return []

@@ -235,6 +235,13 @@ class NcclTestsRun:
         return max(device.rank for device in self.devices) if self.devices else None
 
     @property
+    def last_device(self) -> int:
+        """Return the device of the highest rank; 0 without a list, or if its hosts contradict."""
+        last = max(self.devices, default=None)
+        hosts = len({device.host for device in self.devices})
+        return last.device if last and hosts * (last.device + 1) <= last.rank + 1 else 0
+
+    @property
     def ranks(self) -> int | None:
         """Return the ranks of the communicator; None without a complete device list."""
         if not self.list_complete:

@@ -25,7 +25,7 @@ class ScaleEvidence(NamedTuple):
 
     - `listed`, `listed_hosts`: ranks and host names of a complete device list.
     - `machines`: the machines behind the host names; None if their number is unknown.
-    - `last_rank`: the highest rank of an incomplete list.
+    - `last_rank`: the highest rank of an incomplete list. `last_device`: its device.
     - `logged`: (nodes, ranks) of NCCL's log. `logged_hosts`: the hosts of its ranks, if all log.
     - `given`: (nodes, ranks) of the user. `stated`: (nodes, ranks) in a file of results.
     - `commanded`, `commanded_nodes`: the ranks and nodes that a command line starts.
@@ -40,6 +40,7 @@ class ScaleEvidence(NamedTuple):
     listed_hosts: int | None = None
     machines: int | None = None
     last_rank: int | None = None
+    last_device: int = 0
     logged: tuple[int | None, int | None] = (None, None)
     logged_hosts: int | None = None
     given: tuple[int | None, int | None] = (None, None)
@@ -136,7 +137,15 @@ def _stated_nodes(
         return commanded
     titled, at = evidence.titled or (None, 0)
     named = evidence.named[0] if ranks else None
-    for nodes, words in ((titled, f"text in line {at}"), (named, "file's name")):
+    # The devices of a node are numbered from 0; the last rank is on the last one of the last node.
+    each = evidence.last_device + 1
+    last = ranks // each if ranks and each > 1 and ranks == (evidence.last_rank or 0) + 1 else None
+    last = last if last and ranks == last * each else None
+    for nodes, words in (
+        (titled, f"text in line {at}"),
+        (named, "file's name"),
+        (last, "last line of the device list"),
+    ):
         if nodes and (ranks or nodes) % nodes == 0:
             sentence = f"{count(nodes, 'node')} by the {words} (else give --nodes)"
             report.flag(FlagKind.NOTE, sentence, line)

@@ -392,6 +392,7 @@ class TableReader:
             listed_hosts=run.hosts,
             machines=run.machines,
             last_rank=None if run.list_complete else run.last_rank,
+            last_device=0 if run.list_complete else run.last_device,
             logged=(log.nodes, log.ranks),
             logged_hosts=None if self._logs is None else self._logs.hosts(log.ranks),
             given=(options.nodes, options.ranks),

@@ -36,7 +36,6 @@ from nccltune.formats.reading.titles import title_of
 from nccltune.formats.text.diffs import SIDES, added_lines, is_added, is_diff, sides_of_diff
 from nccltune.formats.text.lines import CHUNK_BYTES, encoding_of, line_blocks, visible
 from nccltune.formats.text.prefixes import strip_prefix, strip_repeated
-from nccltune.formats.text.side_by_side import are_beside, below_each_other
 from nccltune.formats.text.stamps import Stamps, stamp_of
 
 # Forms of failure lines:
@@ -103,10 +102,6 @@ def read_text(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
         blocks = sides_of_diff(blocks)
     elif is_added(text):
         blocks = added_lines(blocks)
-    if are_beside(text):
-        note = "tables stand side by side: each is a run, which nccltune compare compares"
-        context.report.flag(FlagKind.NOTE, note)
-        blocks = below_each_other(blocks)
     blocks = plain_rows(blocks, text)
     if wrapping is not None:
         blocks = ((number, unwrapped(lines, wrapping)) for number, lines in blocks)

@@ -19,5 +19,4 @@ pairs.py             lines of names and values as rows of a table
 foreign_names.py     names of columns in other languages
 quantities.py        numbers with units
 tensor_shapes.py     sizes of tables whose rows name the shape of a tensor
-unstated_unit.py     the unit of times that no text states
 """

@@ -163,12 +163,16 @@ _NAMED_PAIR = re.compile(
     r"(?P<proto>LL128|LL|Simple)|(?<=forced )(?P<only>LL128|LL|Simple))(?![\w/])",
     re.IGNORECASE,
 )
-# A line with nothing but an algorithm, such as `// Tree` or `**Ring + LL:**`, is a title, too.
+_COLLECTIVES = r"(?:(?:all|reduce)[ _-]?(?:reduce|gather|scatter)|broadcast|reduce)(?:_perf)?"
+# A line with nothing but an algorithm, such as `// Tree` or `**Ring + LL:**`, is a title, too. So
+# is one with the collective, `Reducescatter (H100: ring)`.
 _ONLY_CHOICE = re.compile(
-    r"(?:#{1,6}|//|={2,}|-{1,3}|>|\[)?\s?(?:\*\*|__)?(?:(?:with|using|[NR]CCL|algo(?:rithm)?:?)\s)?"
+    r"(?:#{1,6}|//|={2,}|-{1,3}|>|\[)?\s?(?:\*\*|__)?"
+    rf"(?:{_COLLECTIVES}\s?[(:,-]?\s?(?:[A-Z]{{1,3}}\d{{2,4}}[ :,]{{1,2}})?)?"
+    r"(?:(?:with|using|[NR]CCL|algo(?:rithm)?:?)\s)?"
     r"(?P<algo>ring|tree|nvls(?:tree)?|collnet(?:direct|chain)|pat)"
     r"(?:\s?[/+,]\s?(?P<proto>LL128|LL|Simple))?"
-    r"(?:\s(?:algo(?:rithm)?|results?|only))?[\s:*_=#\]\u2013-]{0,80}",
+    rf"\)?(?:\s{_COLLECTIVES})?(?:\s(?:algo(?:rithm)?|results?|only))?[\s:*_=#.)\]\u2013-]{{0,80}}",
     re.IGNORECASE,
 )
 _IN_BRACKETS = re.compile(r"\((?:\s*NCCL_[A-Z_]+=[^\s,)]+,?)+\)")

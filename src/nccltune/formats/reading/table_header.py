@@ -83,10 +83,14 @@ _SEPARATES = re.compile(
     re.IGNORECASE,
 )
 _VARIANT = re.compile(
-    r"(?<![a-z])(?:config\w*|variant|impl\w*|backend|lib(?:rary)?|label|setting)s?(?![a-z])",
+    r"(?<![a-z])(?:(?:config\w*|variant|impl\w*|backend|lib(?:rary)?|label|setting)s?"
+    r"|(?P<machine>node|host(?:name)?|machine|server|instance))(?![a-z])",
     re.IGNORECASE,
 )
-"""Names of columns whose values name runs of other conditions."""
+"""Names of columns whose values name runs of other conditions or machines."""
+_RANK = re.compile(r"(?:\w+[ _])?rank(?:[ _]id)?", re.IGNORECASE)
+_OF_ONE_RANK = {"recvbytes": Collective.REDUCESCATTER, "sendbytes": Collective.ALLGATHER}
+"""Sizes of a call, but for the collective of which they are a rank's part of it."""
 _RULES = frozenset({"minbytes", "maxbytes", "bytesperrank"})
 """Columns of a tuner configuration, which is no table of measurements."""
 _TIME_WORDS = re.compile(
@@ -252,8 +256,7 @@ class DifferingColumns:
 
     Rows of one key (size and choice) are repeats of one test, unless such a column differs: one
     with the number of GPUs, a configuration or other words. Columns that number or date repeats do
-    not count, and numbers that were measured differ anyway. `named` are the positions of columns
-    whose names say that they separate runs.
+    not count, and numbers that were measured differ anyway.
     """
 
     def __init__(self, header: Header) -> None:
@@ -263,7 +266,6 @@ class DifferingColumns:
             if not column.role and column.name.strip("# ") and not _REPEAT.search(column.name)
         ]
         self._seen: dict[Hashable, list[str]] = {}
-        self.named = [at for at, name in self._columns if _VARIANT.search(name)]
 
     def add(self, key: Hashable, cells: list[str]) -> str:
         """Add a row; return the name of a column in which it differs from a row of its key."""
@@ -274,6 +276,43 @@ class DifferingColumns:
             if value != other and (words or _SEPARATES.search(name)):
                 return name
         return ""
+
+
+def is_variant(column: Column) -> bool:
+    """Return whether the values of a column name runs of other conditions or machines."""
+    named = _VARIANT.search(column.name) is not None and not _REPEAT.search(column.name)
+    return named and not column.role
+
+
+def variants_of(header: Header, cells: Sequence[str]) -> dict[str, str]:
+    """Return the columns of a row that name its run, and the names.
+
+    A number of a machine names none. Nor does a machine where the rows are of ranks, which time one
+    run, or of choices: each of those may have run elsewhere.
+    """
+    return {
+        header.columns[at].name: cells[at]
+        for at, is_machine in _variants(header)
+        if cells[at] and not (is_machine and not re.search(r"[^\W\d_]", cells[at]))
+    }
+
+
+@lru_cache(_KEPT)
+def _variants(header: Header) -> list[tuple[int, bool]]:
+    """Return the positions of columns that name runs, and whether they name machines."""
+    one_run = any(_RANK.fullmatch(column.name) for column in header.columns)
+    one_run = one_run or not header.roles.isdisjoint(("algorithm", "choice"))
+    found = []
+    for at, column in enumerate(header.columns):
+        match = _VARIANT.search(column.name) if is_variant(column) else None
+        if match is not None and not (match["machine"] and one_run):
+            found.append((at, match["machine"] is not None))
+    return found
+
+
+def part_of(column: Column) -> Collective | None:
+    """Return the collective of which a column of sizes has a rank's part of the size of a call."""
+    return _OF_ONE_RANK.get(re.sub(r"[^a-z]", "", column.name.lower()))
 
 
 @lru_cache(_KEPT)
@@ -290,8 +329,8 @@ def header_of(line: str) -> Header | None:
         if plain and (len(_ALIGNED.split(body.strip())) < _LEAST_KNOWN or len(body) > _LONGEST):
             continue
         columns = _with_only_time([column_of(cell) for cell in cells])
-        header = Header(separator, columns)
-        roles = header.roles
+        header = _with_only_size(Header(separator, columns))
+        columns, roles = header.columns, header.roles
         runs = header.runs()
         known = sum(bool(column.role) for column in (runs[0][1] if runs else header).columns)
         times = bool(roles & (MEASURED | RAW) or runs)
@@ -323,6 +362,19 @@ def _may_be_known(cell: str) -> bool:
     """Return whether a cell of a header has a role, or may have one as that of a run."""
     column = column_of(cell)
     return bool(column.role or _heading_of(column)[1])
+
+
+def _with_only_size(header: Header) -> Header:
+    """Return a header with the role of its only column of sizes sent or received, if it has one.
+
+    Only where the rows name their collective, as a rank's part is the size of a call or is not.
+    """
+    found = [at for at, column in enumerate(header.columns) if part_of(column) is not None]
+    if len(found) != 1 or "size" in header.roles or not header.raw:
+        return header
+    columns = [*header.columns]
+    columns[found[0]] = columns[found[0]]._replace(role="size")
+    return header._replace(columns=tuple(columns))
 
 
 def _with_only_time(columns: list[Column]) -> tuple[Column, ...]:

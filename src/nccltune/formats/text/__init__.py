@@ -7,7 +7,6 @@ cells.py           parse cells of NVIDIA's CSV files
 json_stream.py     read the members of one large JSON object one at a time
 yaml_documents.py  load YAML documents
 diffs.py           read a diff as two texts
-side_by_side.py    read tables beside each other as one below the other
 prefixes.py        remove prefixes that launchers, containers and log collectors add to a line
 stamps.py          read time stamps at the start of a line
 redact.py          decide which values of NCCL_* settings may be stored

@@ -4,6 +4,7 @@
 The inputs are own ones in the forms of issues, reports and logs of others.
 """
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from tests.unit.formats.reading_tools import one
 KIB, MIB = 1 << 10, 1 << 20
 MADE = Made(points(MIB, 4 * MIB, 16 * MIB), ranks=8)
 ROWS = "".join(f"{MADE.row(point)}\n" for point in MADE.points)
-TABLE = "\n".join(list(MADE.head())[-3:]) + "\n" + ROWS
+TABLE = f"#\n{ROWS}"
 
 
 def markdown(*rows: Sequence[object]) -> str:
@@ -299,6 +300,34 @@ SCALES = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("collective", "column", "shares"),
+    [("all_gather", "recv_bytes", 1), ("all_gather", "send_bytes", 8),
+     ("reduce_scatter", "recv_bytes", 8), ("reduce_scatter", "send_bytes", 1)],
+)  # fmt: skip
+def test_what_a_rank_sends_or_receives_is_the_size_or_its_part(
+    collective: str, column: str, shares: int, tmp_path: Path
+) -> None:
+    rows = f"op,{column},ranks,time_us\n{collective},{MIB},8,90\n"
+    assert [item.bytes for item in one(tmp_path, rows).samples] == [shares * MIB]
+
+
+@pytest.mark.parametrize(
+    ("columns", "values"),
+    [
+        ("node", ("1", "2")),
+        ("choice,node", ("ring/ll,a", "ring/ll,b")),
+        ("rank,node", ("0,a", "0,b")),
+    ],
+)
+def test_machines_of_numbers_choices_and_ranks_are_no_runs(
+    columns: str, values: tuple[str, str], tmp_path: Path
+) -> None:
+    rows = f"collective,size_bytes,ranks,{columns},time_us\n"
+    rows += "".join(f"allreduce,{MIB},4,{value},90\n" for value in values)
+    assert "the column 'node' differs" in str(one(tmp_path, rows).report.error)
+
+
 @pytest.mark.parametrize("raw", [False, True])
 def test_the_text_around_a_table_has_its_scale_and_version(raw: bool, tmp_path: Path) -> None:
     names, cells = ("size", "time (us)"), (MIB, 90)
@@ -372,11 +401,22 @@ APART = {
     + markdown(("Size", "2.28", "2.29"), ("1M", 30.7, 28.2), ("2M", 46.7, 40.5), ("4M", 80, 71)),
     "a diff": "".join(f"-{line}\n" for line in BOTH.splitlines()[2:])
     + "".join(f"+{line}\n" for line in SLOWER.splitlines()[2:]),
-    "a column that names a configuration": "collective,size_bytes,ranks,config,time_us\n"
-    + "".join(
-        f"allreduce,{MIB << at},4,{config},{time * factor}\n"
-        for config, factor in (("native", 1), ("shim", 1.15))
-        for at, time in enumerate((95.5, 120.4, 160.5))
+    **{
+        f"a column {name}": f"collective,size_bytes,ranks,{name},time_us\n"
+        + "".join(
+            f"allreduce,{MIB << at},4,{config},{time * factor}\n"
+            for config, factor in (("native-1", 1), ("shim-2", 1.15))
+            for at, time in enumerate((95.5, 120.4, 160.5))
+        )
+        for name in ("config", "hostname", "node")
+    },
+    "a summary of SuperBench": "".join(
+        json.dumps({"node": node, "gemm/fp32_8192_flops:0": 19.5} | {
+            f"rccl-bw:default/allreduce_{size}_{what}:0": round(value, 3)
+            for size, time in ((MIB, 95.5), (2 * MIB, 120.4), (4 * MIB, 160.5))
+            for what, value in (("time", time * factor), ("algbw", size / time / factor / 1e3))
+        }) + "\n"
+        for node, factor in (("hgx-1", 1), ("hgx-2", 1.15))
     ),
 }  # fmt: skip
 APART["a diff"] = "\n".join([f" {line}" for line in BOTH.splitlines()[:2]]) + "\n" + APART["a diff"]
@@ -438,6 +478,10 @@ REFUSED = {
         markdown(("size", "target latency (us)", "v5"), ("24kB", 7.7, 7.2), ("48kB", 7.7, 7.6)),
         "which one is the time of a call is not known",
     ),
+    "no unit at all": (
+        markdown(("Tensor Size", "pynccl", "symm"), (KIB, 21.1, 8.2), (64 * MIB, 620.2, 600)),
+        "no name or unit says which are times or bandwidths",
+    ),
     "tensor shapes": (
         markdown(("shape", "NCCL (us)", "own (us)"), ("(1, 8)", 21.3, 9.1), ("(64, 8)", 38.2, 27)),
         "add a column 'size (bytes)': elements of a call x bytes of their type",
@@ -454,40 +498,6 @@ def test_what_is_not_known_is_named(name: str, tmp_path: Path) -> None:
 
 
 LADDER = (KIB, 16 * KIB, 256 * KIB, 4 * MIB, 64 * MIB)
-WITHOUT_UNITS = {
-    # One column may be proportional to the size, as long as another one is flat over small sizes.
-    "microseconds": ((21.1, 22.0, 31.5, 80.1, 620.2), (8.2, 9.1, 20, 71, 600), 1.0),
-    "milliseconds": ((0.021, 0.022, 0.031, 0.08, 0.62), (0.008, 0.009, 0.02, 0.1, 1.6), 1e3),
-    "bandwidths": ((0.1, 1.0, 15.5, 80.0, 180.0), (0.2, 1.3, 20.0, 91.0, 190.0), None),
-    "proportional": ((0.9, 14.4, 230, 3686, 58982), (0.8, 12.8, 205, 3277, 52429), None),
-    "counts": ((100, 100, 120, 500, 20), (3, 5, 7, 400, 10), None),
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "of"),
-    [
-        *((name, "") for name in WITHOUT_UNITS),
-        ("microseconds", "; memory in MiB"),
-        ("microseconds", "; Watts drawn by GPU 0"),
-        ("microseconds", ": load of one core by the proxy"),
-        ("microseconds", ", packets"),
-    ],
-)
-def test_a_unit_that_nothing_states_is_the_only_one_that_can_be(
-    name: str, of: str, tmp_path: Path
-) -> None:
-    first, second, factor = WITHOUT_UNITS[name]
-    rows = zip(LADDER, first, second, strict=True)
-    head = f"All-reduce latency, 8 GPUs, 1 node{of}:\n"
-    found = one(tmp_path, head + markdown(("Tensor Size", "pynccl", "symm"), *rows))
-    if factor is None or of:
-        assert not found.samples
-        assert "no name or unit says" in (found.report.error or "")
-    else:
-        times = sorted(item.time_us for item in found.samples)
-        assert times == pytest.approx(sorted(value * factor for value in first + second))
-        assert "no unit is stated" in found.sentence("note")
 
 
 def test_sizes_of_models_are_no_messages(tmp_path: Path) -> None:

@@ -304,15 +304,6 @@ def test_times_are_computed_from_bandwidths() -> None:
     assert csv_file(f"{drawn}| allreduce | 1048576 | 2.00 | 2 | 16 |\n").samples
 
 
-def test_a_column_of_programs_names_the_collective() -> None:
-    read = csv_file(
-        "size_bytes,time_us,test,nodes,ranks,transport\n1024,10.5,all_reduce_perf,2,16,TCP\n"
-    )
-    assert [(item.collective.value, item.nodes, item.ranks) for item in read.samples] == [
-        ("allreduce", 2, 16)
-    ]
-
-
 def test_each_column_of_times_beside_the_scale_is_a_run() -> None:
     header = "collective,nodes,ranks,size,ring_us,tree/ll_us,default_us\n"
     read = csv_file(f"{header}all_reduce,2,16,1024,20.1,15.2,-\nall_gather,2,16,1024,30.1,25.2,9\n")
@@ -325,13 +316,6 @@ def test_each_column_of_times_beside_the_scale_is_a_run() -> None:
     ]
     assert read.labels == {"NCCL_ALGO=Ring", "tree/ll", "default"}
     assert (read.report.rows, read.report.tables) == (2, 1)
-
-
-def test_columns_of_a_time_and_its_bandwidth_are_one_run() -> None:
-    header = "collective,ranks,size,A_time_us,A_busbw,B_time_us,B_busbw\n"
-    read = csv_file(f"{header}all_reduce,16,1048576,120.1,16.37,150.2,13.09\n")
-    assert [item.time_us for item in read.samples] == [120.1, 150.2]
-    assert "bandwidth_mismatch" not in read.flags
 
 
 @pytest.mark.parametrize(
@@ -351,12 +335,22 @@ def test_a_line_below_the_names_has_the_units(names: str, units: str, row: str) 
     assert read.samples[0].collective is Collective.ALLREDUCE
 
 
-def test_columns_of_collectives_name_it() -> None:
-    read = csv_file("ranks,size,all_reduce_us,all_gather_us\n16,1048576,120.1,62.1\n")
-    assert [(item.collective.value, item.time_us) for item in read.samples] == [
-        ("allreduce", 120.1),
-        ("allgather", 62.1),
-    ]
+@pytest.mark.parametrize(
+    ("names", "row", "times"),
+    [
+        ("size,time_us,test,ranks,transport", "1024,10.5,all_reduce_perf,16,TCP", [10.5]),
+        ("collective,ranks,size,A_time_us,A_busbw,B_time_us,B_busbw",
+         "all_reduce,16,1048576,120.1,16.37,150.2,13.09", [120.1, 150.2]),
+        ("ranks,size,all_reduce_us,all_gather_us", "16,1048576,120.1,62.1", [120.1, 62.1]),
+    ],
+)  # fmt: skip
+def test_columns_name_collectives_and_runs(names: str, row: str, times: list[float]) -> None:
+    read = csv_file(f"{names}\n{row}\n")
+    assert [item.time_us for item in read.samples] == times
+    collectives = ["allreduce", "allgather" if "gather" in names else "allreduce"]
+    assert [item.collective.value for item in read.samples] == collectives[: len(times)]
+    assert {item.ranks for item in read.samples} == {16}
+    assert "bandwidth_mismatch" not in read.flags
 
 
 SECTION = "collective,size_bytes,algorithm,protocol,nodes,ranks,latency_us\n"

@@ -231,20 +231,6 @@ def test_what_is_unclear_is_refused_with_its_line(name: str, tmp_path: Path) -> 
     assert found.report.first_unreadable[0].line > 0
 
 
-def test_the_bandwidth_decides_whether_prefixes_are_decimal(tmp_path: Path) -> None:
-    sizes = (1, 10, 100)
-    rows = [[str(size), f"{size * 40.0}", "25.00", "43.75"] for size in sizes]
-    found = read(tmp_path, separated(["Size (MB)", "Time (us)", "algbw", "busbw"], rows))
-    assert [size for size, *_ in found.times] == [size * 10**6 for size in sizes]
-
-
-def test_repeats_of_one_table_are_rounds(tmp_path: Path) -> None:
-    rows = [[run, row[0], row[5]] for run in ("1", "2") for row in ROWS]
-    found = read(tmp_path, separated(["run", "size", "time_us"], rows))
-    assert len(found.samples) == 2 * len(ROWS)
-    assert found.report.unreadable == 0
-
-
 @pytest.mark.parametrize(
     ("sizes", "read_as"),
     [
@@ -263,14 +249,53 @@ def test_rounded_sizes_are_powers_of_two_together_or_as_printed(
     assert found.report.unreadable == len(sizes) - len(read_as)
 
 
-def test_a_rate_decides_what_the_prefix_of_a_rounded_size_is(tmp_path: Path) -> None:
-    rows = [["0.10", "100", "1.00"], ["0.30", "100", "3.00"]]
-    found = read(tmp_path, separated(["size(MB)", "time (us)", "algbw"], rows))
-    assert [sample.bytes for sample in found.samples] == [100_000, 300_000]
-    rows = [["0.10", "100", "1.05"], ["0.30", "100", "3.15"]]
-    found = read(tmp_path, separated(["size(MB)", "time (us)", "algbw"], rows))
-    assert [sample.bytes for sample in found.samples] == [104_858, 314_573]
-    assert "up to 5 % off" in " ".join(item.sentence for item in found.report.flags)
+ROUNDED = ["size(MB)", "time (us)", "algbw"]
+MB_ROWS = [[str(size), f"{size * 40.0}", "25.00", "43.75"] for size in (1, 10, 100)]
+TWO_SIZES = [[row[0], str(int(row[0]) / 1024), row[5], row[6]] for row in ROWS]
+TIMED_ROWS = [(int(row[0]), float(row[5])) for row in ROWS]
+OTHER = "| Size | at best | LL | Simple |\n|---|---|---|---|\n| 65536 | 4371 (LL) | 43 | 44 |\n"
+POINTS = {
+    "decimal prefixes, by the bandwidth": (
+        separated(["Size (MB)", "Time (us)", "algbw", "busbw"], MB_ROWS),
+        [(10**6, 40.0), (10**7, 400.0), (10**8, 4000.0)],
+    ),
+    "rounded decimal prefixes": (
+        separated(ROUNDED, [["0.10", "100", "1.00"], ["0.30", "100", "3.00"]]),
+        [(100_000, 100.0), (300_000, 100.0)],
+    ),
+    "rounded binary prefixes": (
+        separated(ROUNDED, [["0.10", "100", "1.05"], ["0.30", "100", "3.15"]]),
+        [(104_858, 100.0), (314_573, 100.0)],
+    ),
+    "numbered repeats": (
+        separated(["run", "size", "time_us"], [[n, r[0], r[5]] for n in "12" for r in ROWS]),
+        TIMED_ROWS * 2,
+    ),
+    "a point that one column lacks": (
+        markdown(["size", "A (us)", "B (us)"], [["1K", "12.3", "-"], ["2K", "13.1", "11.5"]]),
+        [(1024, 12.3), (2048, 13.1), (2048, 11.5)],
+    ),
+    "a size in two units": (
+        markdown(["Size (B)", "Size (KB)", "Time (us)", "algbw"], TWO_SIZES), TIMED_ROWS,
+    ),
+    "one cell shows that commas mark thousands": (
+        markdown(["size", "LL (us)", "x (us)"], [["1K", "4,372", "9"], ["2K", "1,118,289", "9"]]),
+        [(1024, 4372.0), (2048, 1118289.0), (1024, 9.0), (2048, 9.0)],
+    ),
+    "the names of another table end it": (
+        markdown(["size", "time (us)"], [[r[0], r[5]] for r in ROWS]) + OTHER, TIMED_ROWS,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_sizes_and_times_of_a_copy(name: str, tmp_path: Path) -> None:
+    data, expected = POINTS[name]
+    found = read(tmp_path, data)
+    assert [(item.bytes, item.time_us) for item in found.samples] == expected
+    assert found.report.unreadable == 0
+    said = " ".join(item.sentence for item in found.report.flags)
+    assert "up to 5 % off" in said or name != "rounded binary prefixes"
 
 
 def test_several_tables_in_one_paste_are_runs_of_their_own(tmp_path: Path) -> None:
@@ -324,13 +349,6 @@ def test_each_column_of_times_is_a_run(name: str, form: str, tmp_path: Path) -> 
         ]
         assert len({run.facts.conditions for run in runs}) == (2 if apart else 1)
         assert len({run.place for run in runs}) == 2
-
-
-def test_a_point_that_one_column_lacks_is_no_unreadable_row(tmp_path: Path) -> None:
-    rows = [["1024", "12.3", "-"], ["2048", "13.1", "11.5"]]
-    found = read(tmp_path, markdown(["size", "A (us)", "B (us)"], rows))
-    assert [item.time_us for item in found.samples] == [12.3, 13.1, 11.5]
-    assert found.report.unreadable == 0
 
 
 def test_headings_with_a_setting_are_no_runs_of_the_default() -> None:
@@ -427,20 +445,6 @@ def test_columns_name_their_collective_and_their_ranks() -> None:
     assert [item.ranks for item in scales.samples] == [4] * len(RATES) + [2] * len(RATES)
 
 
-def test_a_size_in_two_units_is_the_one_in_bytes(tmp_path: Path) -> None:
-    rows = [[row[0], str(int(row[0]) / 1024), row[5], row[6]] for row in ROWS]
-    found = read(tmp_path, markdown(["Size (B)", "Size (KB)", "Time (us)", "algbw"], rows))
-    assert [item[0] for item in found.times] == [item[0] for item in FIRST]
-
-
-def test_one_cell_shows_that_commas_mark_thousands_in_the_whole_table(tmp_path: Path) -> None:
-    cells = ["4,372", "4,366", "1,118,289"]
-    rows = [[str(1 << at), cell, "9"] for at, cell in enumerate(cells, 10)]
-    found = read(tmp_path, markdown(["size", "LL (us)", "Simple (us)"], rows))
-    assert [item.time_us for item in found.samples][:3] == [4372.0, 4366.0, 1118289.0]
-    assert found.report.unreadable == 0
-
-
 def test_both_bandwidths_show_the_number_of_ranks_as_far_as_they_are_exact() -> None:
     rows = [["1 GiB", "386.55", "761.03"], ["2 GiB", "416.32", "819.63"]]
     exact = text("# all-reduce\n" + markdown(["size", "algbw (GB/s)", "busbw (GB/s)"], rows))
@@ -485,12 +489,6 @@ def test_the_only_time_beside_other_bandwidths_is_that_of_its_heading() -> None:
         ("NCCL_PROTO=LL", 100),
         ("NCCL_PROTO=Simple", 200),
     }
-
-
-def test_the_names_of_another_table_end_a_copied_one(tmp_path: Path) -> None:
-    other = "| Size | at best | LL | Simple |\n|---|---|---|---|\n| 65536 | 4371 (LL) | 43 | 44 |\n"
-    found = read(tmp_path, markdown(NAMES, ROWS) + other)
-    assert (found.times, found.report.unreadable) == (WHOLE, 0)
 
 
 @pytest.mark.parametrize(
@@ -567,7 +565,8 @@ def test_a_table_whose_title_has_the_unit_is_read(tmp_path: Path) -> None:
         *((f"**{x}**", "NCCL_ALGO=Ring") for x in ("RING:", "RING :", "Ring")),
         *((x, "NCCL_ALGO=Ring") for x in ("## NCCL Ring -", "Ring:", "Ring :", "NCCL Ring -")),
         ("[Ring + LL]", "ring/ll"),
-        *((x, "default") for x in ("Ring bus:", "Ring or tree:")),
+        *((x, "default") for x in ("Ring bus:", "Ring or tree:", "all reduce (ring vs tree)")),
+        *((x, "NCCL_ALGO=Ring") for x in ("Ring AllReduce:", "Reducescatter (H100: ring)")),
         ("# with Ring + LL algorithm:", "ring/ll"),
         ("// default", "default"),
         ("## Ring of friends", "default"),
