@@ -18,10 +18,10 @@ from nccltune.formats.reading.command_scale import LAUNCHER, nodes_of, ranks_of
 from nccltune.formats.reading.file_names import file_names
 from nccltune.formats.reading.foreign_names import counts_in_english
 from nccltune.formats.reading.named_version import MOST_PROSE, TITLE, VERSION
+from nccltune.formats.reading.titles import CHOICE, LEVEL, OF_DEFAULT, forced_by
 from nccltune.formats.text.redact import keep_setting
 from nccltune.model.collective import Collective
 
-_CHOICE = ("NCCL_ALGO", "NCCL_PROTO")
 _PRELOAD = "LD_PRELOAD"
 _PLUGIN_FILE = ("NCCL_TUNER_CONFIG_FILE", "NCCLTUNE_CONFIG")
 _ASSIGNMENT = re.compile(
@@ -36,9 +36,6 @@ _SHORT = re.compile(
     r"(?<![\w.$-])(?P<name>ALGO|PROTO)(?:RITHM|COL)?\s?[=:]\s?(?=[A-Za-z])", re.IGNORECASE
 )
 _HEADING = re.compile(r"(?:#{1,6}|[=*-]{2,8}|>{1,3}|\[)?\s?\w")
-_OF_DEFAULT = re.compile(
-    r"(?:#{1,6}|//|={2,8}|-{2,8}|\*{2})\s(?:.{0,80}\s)?default\b", re.IGNORECASE
-)
 _UNSET = re.compile(r"\bunset(?:env)?\b(?P<names>[^;|&]{0,200})")
 _PASSED = re.compile(r"(?:^|[\s`'\"])(?:-x|-genv|--env|-e)\s{1,4}NCCL_(?:ALGO|PROTO)=")
 # A sentence such as "When I set NCCL_ALGO=Tree I get:".
@@ -158,26 +155,7 @@ _OF_VERSION = re.compile(rf"(?<![\w.])[NR]CCL[ =:-]{{1,2}}v?({VERSION})(?![\w.]*
 _ONLY_VERSION = re.compile(
     rf"(?:#{{1,6}} |\*\*)?(?:[NR]CCL )?v?({VERSION})(?:\*\*)?:?", re.IGNORECASE
 )
-_NAMED_PAIR = re.compile(
-    r"(?<![\w/])(?:(?P<algo>ring|tree|nvls(?:tree)?|collnet(?:direct|chain)|pat)\s?/\s?"
-    r"(?P<proto>LL128|LL|Simple)|(?<=forced )(?P<only>LL128|LL|Simple))(?![\w/])",
-    re.IGNORECASE,
-)
-_COLLECTIVES = r"(?:(?:all|reduce)[ _-]?(?:reduce|gather|scatter)|broadcast|reduce)(?:_perf)?"
-# A line with nothing but an algorithm, such as `// Tree` or `**Ring + LL:**`, is a title, too. So
-# is one with the collective, `Reducescatter (H100: ring)`.
-_ONLY_CHOICE = re.compile(
-    r"(?:#{1,6}|//|={2,}|-{1,3}|>|\[)?\s?(?:\*\*|__)?"
-    rf"(?:{_COLLECTIVES}\s?[(:,-]?\s?(?:[A-Z]{{1,3}}\d{{2,4}}[ :,]{{1,2}})?)?"
-    r"(?:(?:with|using|[NR]CCL|algo(?:rithm)?:?)\s)?"
-    r"(?P<algo>ring|tree|nvls(?:tree)?|collnet(?:direct|chain)|pat)"
-    r"(?:\s?[/+,]\s?(?P<proto>LL128|LL|Simple))?"
-    rf"\)?(?:\s{_COLLECTIVES})?(?:\s(?:algo(?:rithm)?|results?|only))?[\s:*_=#.)\]\u2013-]{{0,80}}",
-    re.IGNORECASE,
-)
 _IN_BRACKETS = re.compile(r"\((?:\s*NCCL_[A-Z_]+=[^\s,)]+,?)+\)")
-# One # is also how nccl-tests begins the lines of its header.
-_LEVEL = re.compile(r"#{2,6}(?=\s\S)")
 _ASSIGNED = re.compile(r"[A-Za-z_]\w{0,80}=")
 _BEFORE_ASSIGNMENTS = frozenset({"+", "++", "$", ">", "-x", "-e", "env", "export", "\\"})
 _MOST_WORDS = 256
@@ -237,7 +215,7 @@ class CommandFound(NamedTuple):
     @property
     def limits(self) -> dict[str, str]:
         """Return NCCL_ALGO and NCCL_PROTO, without those that are not set."""
-        values = zip(_CHOICE, (self.algorithms, self.protocols), strict=True)
+        values = zip(CHOICE, (self.algorithms, self.protocols), strict=True)
         return {name: value for name, value in values if value and not self.unknown}
 
 
@@ -286,7 +264,7 @@ class CommandLines:
         self._last = number
         self._paragraph.append(text[:MOST_PROSE])
         text = " ".join(counts_in_english(text).split())
-        mark = _LEVEL.match(text)
+        mark = LEVEL.match(text)
         level = len(mark[0]) if mark is not None else 0
         if level:
             self._end_section(level)
@@ -362,12 +340,12 @@ class CommandLines:
         """End what an earlier section of a document forced: a heading begins another one."""
         self._end_choice(self._exported)
         if 0 < level <= self._block_level:
-            for name in _CHOICE:
+            for name in CHOICE:
                 self._block.pop(name, None)
 
     def _end_choice(self, settings: dict[str, str]) -> None:
         """Remove the settings for a choice, which may be those of another run; keep where."""
-        for name in _CHOICE:
+        for name in CHOICE:
             if name in settings and name in self._lines:
                 self._elsewhere = (self._lines[name], f"{name}={settings.pop(name)}")
 
@@ -405,11 +383,11 @@ class CommandLines:
         named = ""
         if _HEADING.match(text) or text.startswith("//"):
             text = _SHORT.sub(lambda found: f"NCCL_{found['name'].upper()}=", text)
-            if "NCCL_" not in text and _OF_DEFAULT.match(text):
+            if "NCCL_" not in text and OF_DEFAULT.match(text):
                 # What a title or another heading named holds no longer.
-                for name in _CHOICE:
+                for name in CHOICE:
                     self._block.pop(name, None)
-            text += (named := _forced_by(text))
+            text += (named := forced_by(text))
         if not any(mark in text for mark in ("_perf", "NCCL", "RCCL_", _PRELOAD)):
             return False
         unset = _UNSET.search(text)
@@ -418,7 +396,7 @@ class CommandLines:
         found = {} if removed else _assignments(text, program is not None)
         if not (removed or found or program):
             return False
-        mark = _LEVEL.match(text)
+        mark = LEVEL.match(text)
         level = len(mark[0]) if mark is not None else 0
         # `NCCL_CROSS_NIC=1` after a run with `NCCL_CROSS_NIC=0` changes that of its command.
         changes = program is None and self._commands == 1 and found.keys() <= self._block.keys()
@@ -431,7 +409,7 @@ class CommandLines:
         for name in removed:
             self._exported.pop(name, None)
             self._block.pop(name, None)
-        none = found.keys().isdisjoint(_CHOICE)
+        none = found.keys().isdisjoint(CHOICE)
         self._by_title = self._by_title if none else bool(named)
         self._forced = (
             self._forced
@@ -488,7 +466,7 @@ class CommandLines:
         self._used = True
         values = {**self._exported, **self._block}
         values = {name: value for name, value in values.items() if value}
-        algorithms, protocols = (values.get(name) for name in _CHOICE)
+        algorithms, protocols = (values.get(name) for name in CHOICE)
         choice = [value for value in (algorithms, protocols) if value]
         if not (values or self._commands):
             title = CommandFound(None, None, self._line, titled=self._titled, machine=self._machine)
@@ -496,7 +474,7 @@ class CommandLines:
             title = title._replace(collective=self._named, worded=self._worded, headed=self._headed)
             return title if any(title[3:]) else None
         known = not (stale or self._ambiguous)
-        line = max((self._lines.get(name, 0) for name in _CHOICE if name in values), default=0)
+        line = max((self._lines.get(name, 0) for name in CHOICE if name in values), default=0)
         return CommandFound(
             algorithms,
             protocols,
@@ -535,27 +513,6 @@ def _are_all(text: str, nodes: int) -> bool:
     return nodes == 1 or _OF_EACH.search(text) is None
 
 
-def _forced_by(heading: str) -> str:
-    """Return the settings for a choice that a heading names, `Ring/LL` or `forced Tree`; or none.
-
-    A heading that compares several choices names none.
-    """
-    if (only := _ONLY_CHOICE.fullmatch(heading.strip())) is not None:
-        return _settings(only["algo"], only["proto"])
-    if _LEVEL.match(heading) is None:
-        return ""
-    found = {match.group().lower() for match in _NAMED_PAIR.finditer(heading)}
-    match = _NAMED_PAIR.search(heading)
-    if len(found) != 1 or match is None or _OF_DEFAULT.match(heading):
-        return ""
-    return _settings(match["algo"], match["proto"] or match["only"])
-
-
-def _settings(algorithm: str | None, protocol: str | None) -> str:
-    words = zip(_CHOICE, (algorithm, protocol), strict=True)
-    return f" ({','.join(f'{name}={word}' for name, word in words if word)})"
-
-
 def _program(text: str) -> re.Match[str] | None:
     """Return the nccl-tests program that a line starts; None if a line only names one."""
     match = _PROGRAM.search(text)
@@ -579,7 +536,7 @@ def _assignments(text: str, has_program: bool) -> dict[str, str]:
     found: dict[str, str] = {}
     for match in _ASSIGNMENT.finditer(text):
         name = match["name"]
-        if name in _CHOICE or command:
+        if name in CHOICE or command:
             value = match["double"] or match["single"] or match["bare"] or ""
             value = value.strip().rstrip(",;:)]}.`")
             if not command and found.get(name, value) != value:
@@ -599,6 +556,6 @@ def _kept(values: dict[str, str]) -> dict[str, str]:
     kept = {
         name: keep_setting(name, value)
         for name, value in values.items()
-        if name not in _CHOICE and "$" not in value
+        if name not in CHOICE and "$" not in value
     }
     return {name: value for name, value in kept.items() if value is not None}

@@ -32,6 +32,29 @@ _SET = re.compile(r"\b(?:NCCL|UCX|FI)_[A-Z0-9_]+=[\w^,.:/+-]*\w")
 _OF_CHOICE = re.compile(r"\bNCCL_(?:ALGO|PROTO)=")
 _NOT_SET = re.compile(r"\b(?:without|not|no|un\w+|instead|default|vs|versus|or)\b", re.IGNORECASE)
 _UNDERLINE = re.compile(r"([=~^\"'-])\1{2,}")
+CHOICE = ("NCCL_ALGO", "NCCL_PROTO")
+OF_DEFAULT = re.compile(
+    r"(?:#{1,6}|//|={2,8}|-{2,8}|\*{2})\s(?:.{0,80}\s)?default\b", re.IGNORECASE
+)
+_NAMED_PAIR = re.compile(
+    r"(?<![\w/])(?:(?P<algo>ring|tree|nvls(?:tree)?|collnet(?:direct|chain)|pat)\s?/\s?"
+    r"(?P<proto>LL128|LL|Simple)|(?<=forced )(?P<only>LL128|LL|Simple))(?![\w/])",
+    re.IGNORECASE,
+)
+_COLLECTIVES = r"(?:(?:all|reduce)[ _-]?(?:reduce|gather|scatter)|broadcast|reduce)(?:_perf)?"
+# A line with nothing but an algorithm, such as `// Tree` or `**Ring + LL:**`, is a title, too. So
+# is one with the collective, `Reducescatter (H100: ring)`.
+_ONLY_CHOICE = re.compile(
+    r"(?:#{1,6}|//|={2,}|-{1,3}|>|\[)?\s?(?:\*\*|__)?"
+    rf"(?:{_COLLECTIVES}\s?[(:,-]?\s?(?:[A-Z]{{1,3}}\d{{2,4}}[ :,]{{1,2}})?)?"
+    r"(?:(?:with|using|[NR]CCL|algo(?:rithm)?:?)\s)?"
+    r"(?P<algo>ring|tree|nvls(?:tree)?|collnet(?:direct|chain)|pat)"
+    r"(?:\s?[/+,]\s?(?P<proto>LL128|LL|Simple))?"
+    rf"\)?(?:\s{_COLLECTIVES})?(?:\s(?:algo(?:rithm)?|results?|only))?[\s:*_=#.)\]\u2013-]{{0,80}}",
+    re.IGNORECASE,
+)
+# One # is also how nccl-tests begins the lines of its header.
+LEVEL = re.compile(r"#{2,6}(?=\s\S)")
 
 
 def title_of(line: str, above: str, below: Sequence[str], begins_table: Callable[[], bool]) -> str:
@@ -67,3 +90,24 @@ def title_of(line: str, above: str, below: Sequence[str], begins_table: Callable
         return ""
     alone = not above.strip() or above.lstrip()[:1] in "$`"
     return words if told > 1 or (told == len(shown) and (marks or alone)) else ""
+
+
+def forced_by(heading: str) -> str:
+    """Return the settings for a choice that a heading names, `Ring/LL` or `forced Tree`; or none.
+
+    A heading that compares several choices names none.
+    """
+    if (only := _ONLY_CHOICE.fullmatch(heading.strip())) is not None:
+        return _settings(only["algo"], only["proto"])
+    if LEVEL.match(heading) is None:
+        return ""
+    found = {match.group().lower() for match in _NAMED_PAIR.finditer(heading)}
+    match = _NAMED_PAIR.search(heading)
+    if len(found) != 1 or match is None or OF_DEFAULT.match(heading):
+        return ""
+    return _settings(match["algo"], match["proto"] or match["only"])
+
+
+def _settings(algorithm: str | None, protocol: str | None) -> str:
+    words = zip(CHOICE, (algorithm, protocol), strict=True)
+    return f" ({','.join(f'{name}={word}' for name, word in words if word)})"
