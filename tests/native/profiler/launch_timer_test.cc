@@ -67,7 +67,7 @@ class Timed : public Recorded {
     return OnlyFile();
   }
 };
-using WithLaunches = testing::Types<abi::ProfilerV5, abi::ProfilerV6, abi::ProfilerV7>;
+using WithLaunches = testing::Types<abi::Profiler<5>, abi::Profiler<6>, abi::Profiler<7>>;
 TYPED_TEST_SUITE(Timed, WithLaunches);
 
 auto Running(GpuDouble* gpu, int64_t ns) {

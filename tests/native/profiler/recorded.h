@@ -112,6 +112,6 @@ inline Rows RowsOf(const json::Value& file, std::string_view list) {
   return rows;
 }
 
-using Newest = PlayedCommunicator<abi::ProfilerV7>;
+using Newest = PlayedCommunicator<abi::Profiler<7>>;
 
 }  // namespace nccltune::profiler

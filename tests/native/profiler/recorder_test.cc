@@ -43,7 +43,7 @@ namespace {
 template <typename Profiler>
 class EachVersion : public Recorded {
  protected:
-  static constexpr int kVersion = InterfaceOf<Profiler>::kVersion;
+  static constexpr int kVersion = Profiler::kVersion;
   using Communicator = PlayedCommunicator<Profiler>;
 
   // What the file must have for a call of a program.
@@ -98,7 +98,7 @@ class EachVersion : public Recorded {
   }
 };
 using Interfaces =
-    testing::Types<abi::ProfilerV4, abi::ProfilerV5, abi::ProfilerV6, abi::ProfilerV7>;
+    testing::Types<abi::Profiler<4>, abi::Profiler<5>, abi::Profiler<6>, abi::Profiler<7>>;
 TYPED_TEST_SUITE(EachVersion, Interfaces);
 
 TYPED_TEST(EachVersion, CountsAreThoseOfTheProgramCallForCall) {
