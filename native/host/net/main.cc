@@ -131,7 +131,6 @@ json::Value OwnReport(const Measured& measured, const ProcessResources& left_beh
   value.Set("sent", TransferCountValue(measured.sent));
   value.Set("received", TransferCountValue(measured.received));
   value.Set("cpu_s", Rounded(measured.cpu_seconds));
-  value.Set("profiler_calls", static_cast<int64_t>(NetPlugin::ProfilerCalls()));
   json::Value left;
   left.Set("threads", left_behind.threads);
   left.Set("descriptors", left_behind.descriptors);

@@ -16,7 +16,6 @@
 namespace nccltune::host::net {
 namespace {
 
-std::atomic<uint64_t> profiler_calls{0};
 std::atomic<const char*> call_in_progress = nullptr;
 
 // Names the call that this thread makes until the end of the scope.
@@ -28,14 +27,9 @@ class [[nodiscard]] InCall {
   InCall& operator=(const InCall&) = delete;
 };
 
-// The profiler callback that plugins of interface v10 and later get. The callback accepts each
-// event and counts the calls.
-abi::Result CountProfilerCall(void** event, int /*type*/, void* /*parent*/, int64_t /*plugin*/,
-                              void* /*data*/) {
-  profiler_calls.fetch_add(1, std::memory_order_relaxed);
-  // The plugin passes this handle back at the end of the event; nothing reads it.
-  static int token = 0;
-  if (event != nullptr) *event = &token;
+// The profiler callback that plugins of interface v10 and later get.
+abi::Result IgnoreEvent(void** /*event*/, int /*type*/, void* /*parent*/, int64_t /*plugin*/,
+                        void* /*data*/) {
   return abi::kSuccess;
 }
 
@@ -81,9 +75,9 @@ class Adapter final : public NetPlugin {
     *context = nullptr;
     config_.traffic_class = traffic_class;
     if constexpr (kVersion >= 11) {
-      return net_.init(context, communicator, &config_, plugin_log::Function(), CountProfilerCall);
+      return net_.init(context, communicator, &config_, plugin_log::Function(), IgnoreEvent);
     } else if constexpr (kVersion == 10) {
-      return net_.init(plugin_log::Function(), CountProfilerCall);
+      return net_.init(plugin_log::Function(), IgnoreEvent);
     } else {
       return net_.init(plugin_log::Function());
     }
@@ -181,23 +175,23 @@ class Adapter final : public NetPlugin {
   }
 
   abi::Result Isend(void* send_comm, void* data, size_t bytes, int tag, void* mhandle,
-                    [[maybe_unused]] void* phandle, void** request) override {
+                    void** request) override {
     const InCall call("isend");
     if (kVersion < 9 && bytes > INT_MAX) return abi::kInternalError;
     if constexpr (kVersion >= 10) {
-      return net_.isend(send_comm, data, bytes, tag, mhandle, phandle, request);
+      return net_.isend(send_comm, data, bytes, tag, mhandle, nullptr, request);
     } else {
       return net_.isend(send_comm, data, static_cast<Size>(bytes), tag, mhandle, request);
     }
   }
 
   abi::Result Irecv(void* recv_comm, void* data, size_t bytes, int tag, void* mhandle,
-                    [[maybe_unused]] void* phandle, void** request) override {
+                    void** request) override {
     const InCall call("irecv");
     if (kVersion < 9 && bytes > INT_MAX) return abi::kInternalError;
     auto size = static_cast<Size>(bytes);
     if constexpr (kVersion >= 10) {
-      return net_.irecv(recv_comm, 1, &data, &size, &tag, &mhandle, &phandle, request);
+      return net_.irecv(recv_comm, 1, &data, &size, &tag, &mhandle, nullptr, request);
     } else {
       return net_.irecv(recv_comm, 1, &data, &size, &tag, &mhandle, request);
     }
@@ -261,8 +255,6 @@ std::string SymbolName(int version) { return "ncclNetPlugin_v" + std::to_string(
 }  // namespace
 
 const char* NetPlugin::CallInProgress() { return call_in_progress.load(std::memory_order_relaxed); }
-
-uint64_t NetPlugin::ProfilerCalls() { return profiler_calls.load(std::memory_order_relaxed); }
 
 std::string ResultName(int result) {
   static constexpr std::array<const char*, 8> kNames = {

@@ -60,9 +60,9 @@ class NetPlugin {
   virtual abi::Result RegMr(void* comm, void* data, size_t bytes, int type, void** mhandle) = 0;
   virtual abi::Result DeregMr(void* comm, void* mhandle) = 0;
   virtual abi::Result Isend(void* send_comm, void* data, size_t bytes, int tag, void* mhandle,
-                            void* phandle, void** request) = 0;
+                            void** request) = 0;
   virtual abi::Result Irecv(void* recv_comm, void* data, size_t bytes, int tag, void* mhandle,
-                            void* phandle, void** request) = 0;
+                            void** request) = 0;
   virtual abi::Result Test(void* request, int* done, int* sizes) = 0;
   virtual abi::Result CloseSend(void* send_comm) = 0;
   virtual abi::Result CloseRecv(void* recv_comm) = 0;
@@ -70,9 +70,6 @@ class NetPlugin {
 
   // Returns the function of the plugin that runs in this process; null if none. Async-signal-safe.
   static const char* CallInProgress();
-
-  // Number of profiler callback calls that plugins of v10 and later made in this process.
-  static uint64_t ProfilerCalls();
 
  protected:
   NetPlugin() = default;

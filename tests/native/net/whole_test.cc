@@ -139,14 +139,6 @@ TEST_P(WholeNetTest, Transfers) {
   ExpectMessages(Run("transfer --messages 60 --connections 2 --sizes 0-1M"), 120);
 }
 
-TEST_P(WholeNetTest, EveryRequestBeginsAndEndsForProfilers) {
-  const CommandResult profiled = Run("transfer --messages 20 --sizes 0-1M --window 32");
-  ExpectMessages(profiled, 20);
-  for (const json::Value& rank : *profiled.report.Find("ranks")->AsArray()) {
-    EXPECT_EQ(*rank.Find("profiler_calls")->AsInt(), GetParam() >= 10 ? 2 * (20 + 20) : 0);
-  }
-}
-
 TEST_P(WholeNetTest, ThePeerThatIsKilledIsAnError) {
   const CommandResult outcome = Run("transfer --messages 100000000 --sizes 64K --kill-after 300");
   ASSERT_EQ(outcome.status, 0) << outcome.output;
