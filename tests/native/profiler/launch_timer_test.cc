@@ -3,13 +3,6 @@
 // Times of kernels: the shipped shared object, played by what NCCL does, on a stand-in of CUDA.
 #include "profiler/launch_timer.h"
 
-#include <dlfcn.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <thread>
-#include <vector>
-
 #include "events_double.h"
 #include "recorded.h"
 #include "testing.h"

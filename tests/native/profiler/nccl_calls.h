@@ -4,16 +4,8 @@
 // follow from the plugin's mask, their order and their parents.
 #pragma once
 
-#include <dlfcn.h>
-
-#include <array>
-#include <cstdlib>
-#include <functional>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "abi/profiler.h"
+#include "standard.h"
 
 namespace nccltune::profiler {
 

@@ -3,26 +3,6 @@
 // The shipped shared object, played by what NCCL does.
 #include "profiler/recorder.h"
 
-#include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <functional>
-#include <map>
-#include <random>
-#include <sstream>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include "common/text.h"
 #include "log_line.h"
 #include "program_output.h"
@@ -512,20 +492,6 @@ TEST_F(Recorded, ARunningProcessWritesPeriodically) {
             }),
             0);
   EXPECT_GE(RowsOf(OnlyFile(), "calls").at("AllReduce 4 ncclFloat32 "), 1);
-}
-
-#ifndef NCCLTUNE_SANITIZED  // a sanitizer's build needs the sanitizer's runtime as well
-TEST(SharedObject, NeedsLibcAlone) {
-  if (!HaveReadelf()) GTEST_SKIP() << "no readelf (Debian: binutils)";
-  ExpectLibcAlone(PROFILER_PLUGIN);
-}
-#endif
-
-TEST(SharedObject, ExportsExactlyThese) {
-  if (!HaveReadelf()) GTEST_SKIP() << "no readelf (Debian: binutils)";
-  EXPECT_EQ(ExportedSymbols(PROFILER_PLUGIN),
-            (std::set<std::string>{"ncclProfiler_v4", "ncclProfiler_v5", "ncclProfiler_v6",
-                                   "ncclProfiler_v7"}));
 }
 
 }  // namespace
