@@ -52,7 +52,6 @@ class PluginEndpoint {
 
   NetPlugin& plugin() { return *plugin_; }
   std::vector<Connection>& connections() { return connections_; }
-  int device() const { return device_; }
   const NetProperties& properties() const { return properties_; }
 
  private:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/net/net_plugin.h"
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <climits>
@@ -100,16 +99,9 @@ class Adapter final : public NetPlugin {
     const abi::Result result = net_.get_properties(device, &got);
     if (result != abi::kSuccess) return result;
     properties->name = got.name == nullptr ? "" : got.name;
-    properties->pci_path = got.pci_path == nullptr ? "" : got.pci_path;
-    properties->speed = got.speed;
-    properties->latency = got.latency;
-    properties->max_comms = got.max_comms;
-    properties->max_recvs = got.max_recvs;
     if constexpr (kVersion >= 9) {
-      const auto& [count, devices] = got.v_device;
-      properties->member_count = count;
-      properties->most_members = static_cast<int>(std::size(devices));
-      properties->members.assign(devices, devices + std::clamp(count, 0, properties->most_members));
+      properties->member_count = got.v_device.count;
+      properties->most_members = static_cast<int>(std::size(got.v_device.devices));
     }
     return abi::kSuccess;
   }

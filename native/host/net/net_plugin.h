@@ -17,16 +17,10 @@ inline constexpr int kMaxRecvs = 8;  // NCCL_PROXY_MAX_SUBS: number of sizes pas
 // Returns "remote error" for 6; "result 9" for a number that NCCL does not have.
 std::string ResultName(int result);
 
-// The properties of a device that the report shows.
+// Properties of a device.
 struct NetProperties {
   std::string name;
-  std::string pci_path;
-  int speed = 0;
-  float latency = 0;
-  int max_comms = 0;
-  int max_recvs = 0;
-  // The NICs of a virtual device, since v9, and what the plugin and the interface say how many.
-  std::vector<int> members;
+  // The number of NICs of a device, since v9, and how many the interface has room for.
   int member_count = 0;
   int most_members = 0;
 };
