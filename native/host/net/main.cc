@@ -128,7 +128,7 @@ json::Value CommonReport(const NetCheckOptions& options, PluginEndpoint& endpoin
   value.Set("op", ModeName(options.mode));
   value.Set("plugin", endpoint.plugin().name());
   value.Set("interface", endpoint.plugin().version());
-  value.Set("device", endpoint.properties().name);
+  value.Set("device", endpoint.device_name());
   return value;
 }
 

@@ -39,32 +39,6 @@ class Adapter final : public NetPlugin {
   Adapter(SharedLibrary library, const void* exported)
       : library_(std::move(library)), net_(*static_cast<const Net*>(exported)) {}
 
-  // Returns the name of a null member that NCCL uses without a null check; null if there is none.
-  static const char* Missing(const Net& net) {
-    const std::pair<const char*, bool> members[] = {
-        {"name", net.name != nullptr},
-        {"init", net.init != nullptr},
-        {"devices", net.devices != nullptr},
-        {"getProperties", net.get_properties != nullptr},
-        {"listen", net.listen != nullptr},
-        {"connect", net.connect != nullptr},
-        {"accept", net.accept != nullptr},
-        {"regMr", net.reg_mr != nullptr},
-        {"deregMr", net.dereg_mr != nullptr},
-        {"isend", net.isend != nullptr},
-        {"irecv", net.irecv != nullptr},
-        {"test", net.test != nullptr},
-        {"closeSend", net.close_send != nullptr},
-        {"closeRecv", net.close_recv != nullptr},
-        {"closeListen", net.close_listen != nullptr},
-    };
-    for (const auto& [name, is_set] : members) {
-      if (!is_set) return name;
-    }
-    if constexpr (kVersion >= 11) return net.finalize == nullptr ? "finalize" : nullptr;
-    return nullptr;
-  }
-
   int version() const override { return kVersion; }
   const char* name() const override { return net_.name; }
 
@@ -93,17 +67,12 @@ class Adapter final : public NetPlugin {
     return net_.devices(count);
   }
 
-  abi::Result GetProperties(int device, NetProperties* properties) override {
+  abi::Result GetName(int device, std::string* name) override {
     const InCall call("getProperties");
     Properties got{};
     const abi::Result result = net_.get_properties(device, &got);
-    if (result != abi::kSuccess) return result;
-    properties->name = got.name == nullptr ? "" : got.name;
-    if constexpr (kVersion >= 9) {
-      properties->member_count = got.v_device.count;
-      properties->most_members = static_cast<int>(std::size(got.v_device.devices));
-    }
-    return abi::kSuccess;
+    if (result == abi::kSuccess) *name = got.name;
+    return result;
   }
 
   abi::Result MakeVirtualDevice([[maybe_unused]] const std::vector<int>& members,
@@ -215,20 +184,13 @@ class Adapter final : public NetPlugin {
 };
 
 template <int kVersion, typename Net, typename Properties>
-std::unique_ptr<NetPlugin> MakeAdapter(SharedLibrary library, const void* exported,
-                                       std::string* error) {
-  using OfVersion = Adapter<kVersion, Net, Properties>;
-  if (const char* const missing = OfVersion::Missing(*static_cast<const Net*>(exported))) {
-    *error = "interface v" + std::to_string(kVersion) + " has no " + missing;
-    return nullptr;
-  }
-  return std::make_unique<OfVersion>(std::move(library), exported);
+std::unique_ptr<NetPlugin> MakeAdapter(SharedLibrary library, const void* exported) {
+  return std::make_unique<Adapter<kVersion, Net, Properties>>(std::move(library), exported);
 }
 
 struct SupportedInterface {
   int version;
-  std::unique_ptr<NetPlugin> (*make)(SharedLibrary library, const void* exported,
-                                     std::string* error);
+  std::unique_ptr<NetPlugin> (*make)(SharedLibrary library, const void* exported);
 };
 
 // The supported interface versions, newest first.
@@ -269,7 +231,7 @@ std::unique_ptr<NetPlugin> NetPlugin::Open(const std::string& path, int interfac
   for (const SupportedInterface& known : kInterfaces) {
     if (interface != 0 && interface != known.version) continue;
     const void* const exported = library.FindAddress(SymbolName(known.version).c_str());
-    if (exported != nullptr) return known.make(std::move(library), exported, error);
+    if (exported != nullptr) return known.make(std::move(library), exported);
   }
   *error = interface == 0 ? "exports no net interface that this program knows"
                           : "exports no " + SymbolName(interface) + " that this program knows";

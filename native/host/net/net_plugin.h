@@ -17,20 +17,12 @@ inline constexpr int kMaxRecvs = 8;  // NCCL_PROXY_MAX_SUBS: number of sizes pas
 // Returns "remote error" for 6; "result 9" for a number that NCCL does not have.
 std::string ResultName(int result);
 
-// Properties of a device.
-struct NetProperties {
-  std::string name;
-  // The number of NICs of a device, since v9, and how many the interface has room for.
-  int member_count = 0;
-  int most_members = 0;
-};
-
 // The functions return NCCL's result code. They may be called from every thread from which NCCL
 // calls them.
 class NetPlugin {
  public:
   // Opens the plugin with that interface version; 0 means the newest version that both the plugin
-  // and this program have. Returns null with *error if there is none, or if it is incomplete.
+  // and this program have. Returns null with *error if there is none.
   static std::unique_ptr<NetPlugin> Open(const std::string& path, int interface,
                                          std::string* error);
 
@@ -44,7 +36,8 @@ class NetPlugin {
   virtual abi::Result Init(uint64_t communicator, int traffic_class, void** context) = 0;
   virtual abi::Result Finalize(void* context) = 0;
   virtual abi::Result Devices(int* count) = 0;
-  virtual abi::Result GetProperties(int device, NetProperties* properties) = 0;
+  // The name is one of the properties of a device.
+  virtual abi::Result GetName(int device, std::string* name) = 0;
   // Returns kInvalidUsage before v9, or if the plugin has no such function.
   virtual abi::Result MakeVirtualDevice(const std::vector<int>& members, int* device) = 0;
 
