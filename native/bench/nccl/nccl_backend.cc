@@ -114,7 +114,6 @@ Failure NcclBackend::Unsupported(const Step& step) const {
     return Unsupported(
         "NCCL reduces 8-bit floats only on GPUs of compute capability 9.0 or higher");
   }
-  if (step.iterations < 1) return Unsupported("a timing needs at least one iteration");
   if (step.choice.kind != Choice::Kind::kForced) return std::nullopt;
   if (!IsTuned(step.collective)) {
     return Unsupported("NCCL asks no tuner about this collective, so no choice can be forced");
