@@ -169,7 +169,6 @@ std::string ParseMeasure(const Value& value, int ranks, BenchRequest* request) {
                             .Optional("dtype", &dtype)
                             .Optional("redop", &redop)
                             .Optional("root", &root, 0, ranks - 1)
-                            .Optional("in_place", &step.in_place)
                             .Optional("registered", &step.registered)
                             .Optional("graph", &step.graph)
                             .Optional("group_calls", &group_calls, 1, kMaxGroupCalls)

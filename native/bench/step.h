@@ -108,7 +108,6 @@ struct Step {
   Dtype dtype = Dtype::kFloat;
   Redop redop = Redop::kSum;
   int root = 0;
-  bool in_place = false;
   bool registered = false;
   bool graph = false;
   int group_calls = 1;  // equal calls between ncclGroupStart and ncclGroupEnd; 1: no group

@@ -35,7 +35,7 @@ size_t Gpu::FirstPlace(const Step& step) const {
 
 std::optional<StepError> Gpu::Call(const Step& step, size_t index) {
   const auto calls = static_cast<size_t>(step.group_calls);
-  const size_t groups = buffers_.places(step, layout_) / calls;
+  const size_t groups = buffers_.places(layout_) / calls;
   return CallsFrom(step, (FirstPlace(step) + index) % groups * calls);
 }
 
@@ -44,11 +44,11 @@ std::optional<StepError> Gpu::FirstCall(const Step& step) { return CallsFrom(ste
 // The calls of a group use successive places in rising order. NCCL looks up the registration of a
 // group at the first call's buffer with the size of all calls together (2.28.9 to 2.30.7).
 std::optional<StepError> Gpu::CallsFrom(const Step& step, size_t place) {
-  if (step.group_calls == 1) return CallAt(step, buffers_.At(step, layout_, place));
+  if (step.group_calls == 1) return CallAt(step, buffers_.At(layout_, place));
   if (auto error = NcclCheck(nccl_->ncclGroupStart(), "begin a group")) return error;
   std::optional<StepError> failure;
   for (int call = 0; call < step.group_calls && !failure; ++call) {
-    failure = CallAt(step, buffers_.At(step, layout_, place + static_cast<size_t>(call)));
+    failure = CallAt(step, buffers_.At(layout_, place + static_cast<size_t>(call)));
   }
   // End the group even after an error, because each ncclGroupStart needs an ncclGroupEnd.
   auto ended = NcclCheck(nccl_->ncclGroupEnd(), "end a group");

@@ -217,7 +217,7 @@ TEST(BenchRequest, EveryMemberIsRead) {
       R"({"op":"measure","id":"a","collective":"reduce","bytes":[1024,2048],)"
       R"("choices":["default","tuned",{"algorithm":"tree","protocol":"ll"},)"
       R"({"algorithm":"ring","protocol":"simple","channels":8,"chunk_bytes":4096}],)"
-      R"("dtype":"bfloat16","redop":"max","root":3,"in_place":true,"registered":true,)"
+      R"("dtype":"bfloat16","redop":"max","root":3,"registered":true,)"
       R"("graph":true,"group_calls":4,"load":true,"rounds":4,"first_round":9,"default_repeats":2,)"
       R"("warmup":0,"iterations":3,"seed":7,"check":false,"timeout_s":1})");
   EXPECT_EQ(*request.id.AsString(), "a");
@@ -225,7 +225,6 @@ TEST(BenchRequest, EveryMemberIsRead) {
                                     .dtype = Dtype::kBfloat16,
                                     .redop = Redop::kMax,
                                     .root = 3,
-                                    .in_place = true,
                                     .registered = true,
                                     .graph = true,
                                     .group_calls = 4,

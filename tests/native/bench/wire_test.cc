@@ -143,7 +143,7 @@ Step FullStep() {
   step.dtype = Dtype::kF8e5m2;
   step.redop = Redop::kMulsum;
   step.root = 3;
-  step.in_place = step.registered = step.graph = step.load = true;
+  step.registered = step.graph = step.load = true;
   step.choice = {Choice::Kind::kForced, {abi::kPat, abi::kSimple}, 12, 4096};
   step.group_calls = 8;
   step.warmup = 5;
