@@ -51,9 +51,6 @@ std::optional<StepError> Gpu::Connect(const nccl::UniqueId& id) {
 std::optional<StepError> Gpu::Prepare(const Step& step) {
   if (auto error = LayOut(step, ranks_, &layout_)) return error;
   if (auto error = buffers_.Reserve(step, layout_, comm())) return error;
-  if (Reduces(step.collective) && step.redop == Redop::kMulsum) {
-    if (auto error = MakePremul(step.dtype)) return error;
-  }
   reference_.Use(PatternKey::For(step.collective, step.dtype, step.redop, ranks_));
   if (auto error = buffers_.Fill(reference_.key(), reference_.Pattern(rank_), stream_)) {
     return error;
@@ -184,8 +181,6 @@ std::optional<StepError> Gpu::CheckPlace(const Step& step, size_t place, int64_t
 }
 
 std::optional<StepError> Gpu::Close() {
-  if (premul_) nccl_->ncclRedOpDestroy(premul_->op, comm());
-  premul_.reset();
   buffers_.Release(comm());
   nccl::Comm last = comm_.exchange(nullptr);
   std::optional<StepError> error;
