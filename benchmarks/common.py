@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -205,16 +205,6 @@ def machine() -> dict[str, Any]:
 def told(facts: dict[str, Any]) -> str:
     """The same as a list."""
     return "\n".join(f"- {name}: {value}" for name, value in facts.items() if value)
-
-
-def seconds_of(work: Callable[[], object], rounds: int) -> list[float]:
-    """Of each round, after one that warms up."""
-    times = []
-    for _ in range(rounds + 1):
-        started = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - started)
-    return times[1:]
 
 
 def shown(values: Sequence[float]) -> str:

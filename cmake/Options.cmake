@@ -19,7 +19,6 @@ option(NCCLTUNE_BUILD_TESTS "Build the native tests (GoogleTest)" ${NCCLTUNE_DEV
 option(NCCLTUNE_BUILD_BENCHMARKS "Build the native benchmarks (Google Benchmark)" OFF)
 option(NCCLTUNE_BUILD_FUZZERS "Build the libFuzzer targets (clang only)" OFF)
 option(NCCLTUNE_WARNINGS_AS_ERRORS "Fail the build on a compiler warning" OFF)
-option(NCCLTUNE_NVTX_REQUIRED "Fail the build without NVTX's headers" OFF)
 set(NCCLTUNE_SANITIZE "" CACHE STRING "Sanitizers for everything: address,undefined or thread")
 
 if(NCCLTUNE_BUILD_FUZZERS AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")

@@ -28,7 +28,6 @@ def build(architecture: str) -> Path:
         "build-dir": str(folder / "cmake"),
         "cmake.define.CMAKE_TOOLCHAIN_FILE": str(ROOT / "cmake" / "PortableToolchain.cmake"),
         "cmake.define.NCCLTUNE_ARCH": architecture,
-        "cmake.define.NCCLTUNE_NVTX_REQUIRED": "ON",
         "install.strip": "false",
     }
     _run(

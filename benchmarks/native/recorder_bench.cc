@@ -13,7 +13,7 @@
 
 namespace {
 
-using Communicator = nccltune::profiler::PlayedCommunicator<nccltune::abi::ProfilerV6>;
+using Communicator = nccltune::profiler::PlayedCommunicator<nccltune::abi::Profiler<6>>;
 
 void Calls(benchmark::State& state, const char* folder) {
   if (folder != nullptr) setenv("NCCLTUNE_RECORD", folder, 1);

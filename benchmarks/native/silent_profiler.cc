@@ -5,7 +5,7 @@
 // NCCL's own work for a profiler costs.
 #include <cstdint>
 
-#include "abi/profiler_v7.h"
+#include "abi/profiler.h"
 #include "common/export.h"
 
 namespace nccltune {
@@ -13,8 +13,8 @@ namespace {
 
 char context_of_all = 0;
 
-template <typename Profiler, typename Event, uint64_t events>
-constexpr Profiler Silent() {
+template <int version, uint64_t events>
+constexpr abi::Profiler<version> Silent() {
   return {.name = "silent",
           .init = [](void** context, uint64_t, int* mask, const char*, int, int, int,
                      abi::LogFunction) -> abi::Result {
@@ -22,7 +22,7 @@ constexpr Profiler Silent() {
             __atomic_store_n(mask, static_cast<int>(events), __ATOMIC_RELAXED);
             return abi::kSuccess;
           },
-          .start_event = [](void*, void** handle, Event*) -> abi::Result {
+          .start_event = [](void*, void** handle, abi::ProfilerEvent<version>*) -> abi::Result {
             *handle = nullptr;
             return abi::kSuccess;
           },
@@ -36,11 +36,8 @@ constexpr uint64_t kV6 = kV5 | abi::kProfileCopyEngine;
 
 }  // namespace
 
-extern "C" NCCLTUNE_EXPORT constinit const abi::ProfilerV5 ncclProfiler_v5 =
-    Silent<abi::ProfilerV5, abi::ProfilerEventV5, kV5>();
-extern "C" NCCLTUNE_EXPORT constinit const abi::ProfilerV6 ncclProfiler_v6 =
-    Silent<abi::ProfilerV6, abi::ProfilerEventV6, kV6>();
-extern "C" NCCLTUNE_EXPORT constinit const abi::ProfilerV7 ncclProfiler_v7 =
-    Silent<abi::ProfilerV7, abi::ProfilerEventV7, kV6>();
+extern "C" NCCLTUNE_EXPORT constinit const abi::Profiler<5> ncclProfiler_v5 = Silent<5, kV5>();
+extern "C" NCCLTUNE_EXPORT constinit const abi::Profiler<6> ncclProfiler_v6 = Silent<6, kV6>();
+extern "C" NCCLTUNE_EXPORT constinit const abi::Profiler<7> ncclProfiler_v7 = Silent<7, kV6>();
 
 }  // namespace nccltune

@@ -108,18 +108,11 @@ static_assert(offsetof(NetAttr, algorithm) == 36);
 static_assert(offsetof(NetAttr, protocol) == 40);
 static_assert(sizeof(NetAttr) == 44);
 
-// ncclProfilerCallback_t, since v10. kNetEventStart creates `event`, which the other calls pass
-// back. `parent` is the phandle of isend or irecv.
-enum NetProfilerEvent : int {
-  kNetEventStart = 0,
-  kNetEventStop = 1,
-  kNetEventUpdate = 2,
-  kNetEventUpdateAndStop = 3,
-};
+// ncclProfilerCallback_t, since v10. `parent` is the phandle of isend or irecv.
 using NetProfilerCallback = Result (*)(void** event, int type, void* parent, int64_t plugin,
                                        void* data);
 
-static_assert(sizeof(NetDeviceType) == 4 && sizeof(NetProfilerEvent) == 4);
+static_assert(sizeof(NetDeviceType) == 4);
 
 // The interface exists in seven versions: NCCL looks for the symbol ncclNetPlugin_v<version> of its
 // newest version first, and then for older ones. What follows states the properties and functions

@@ -123,11 +123,10 @@ bool Conductor::NextRequest(BenchRequest* request) {
 }
 
 void Conductor::Measure(const BenchRequest& request) {
-  Iterations iterations(request.target_ms);
   int64_t points = 0;
   for (int i = 0; i < request.rounds; ++i) {
     for (const Step& step : StepsOfRound(request, request.first_round + i)) {
-      if (!MeasureStep(request, &iterations, step)) return;
+      if (!MeasureStep(request, step)) return;
       ++points;
     }
   }
@@ -135,18 +134,12 @@ void Conductor::Measure(const BenchRequest& request) {
 }
 
 // Runs one step and reports its result. Returns false if the run ends.
-bool Conductor::MeasureStep(const BenchRequest& request, Iterations* iterations, Step step) {
+bool Conductor::MeasureStep(const BenchRequest& request, const Step& step) {
   ensemble_.WaitForReader();
   if (ending()) return false;
   Point point;
   point.error = Unsupported(step);
-  bool ran = true;
-  if (!point.error && !iterations->For(step)) {
-    ran = RunStep(Iterations::Trial(step), &point);
-    if (ran && !point.error) iterations->SetTrialTime(step, point.time_us);
-  }
-  step.iterations = iterations->For(step).value_or(0);
-  if (ran && !point.error) ran = RunStep(step, &point);
+  const bool ran = point.error.has_value() || RunStep(step, &point);
   point.step = step;
   if (!ran) {
     // Report that a process was lost during the step, unless a signal ended this process or the

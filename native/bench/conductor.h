@@ -40,7 +40,7 @@ class Conductor {
 
   bool NextRequest(BenchRequest* request);
   void Measure(const BenchRequest& request);
-  bool MeasureStep(const BenchRequest& request, Iterations* iterations, Step step);
+  bool MeasureStep(const BenchRequest& request, const Step& step);
   void Table(const BenchRequest& request);
   TableResult TableOf(const Step& step);
   std::optional<StepError> Unsupported(const Step& step) const;

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <optional>
+#include <string_view>
 
 #include "common/text.h"
+#include "common/vocabulary.h"
 
 namespace nccltune::bench {
 namespace {
@@ -16,6 +19,102 @@ constexpr int64_t kLargestSize = int64_t{1} << 50;
 constexpr size_t kMaxItems = 4096;
 constexpr int64_t kMaxChannels = 64;
 constexpr int64_t kLargestChunk = int64_t{1} << 30;
+constexpr int64_t kMaxRounds = 1'000'000;
+constexpr int64_t kMaxPoints = 1'000'000;  // limit for one round
+constexpr int64_t kMaxIterations = 1'000'000;
+constexpr int kLongestTimeout = 3600;  // seconds
+constexpr size_t kLongestId = 200;
+constexpr int64_t kMaxGroupCalls = 1024;
+
+std::string ParseChoice(const Value& value, Choice* choice);
+
+// Parses members and stores the first problem. After a problem, the functions do nothing.
+class Members {
+ public:
+  explicit Members(std::string* problem) : problem_(problem) {}
+
+  // Sets *out to the enum value named `word`. If there is none, the problem text suggests the
+  // nearest name.
+  template <typename Enum>
+  void Word(std::string_view key, std::string_view word, Words words, Enum* out) {
+    if (!problem_->empty()) return;
+    if (const std::optional<int> number = NumberOf(words, word)) {
+      *out = static_cast<Enum>(*number);
+      return;
+    }
+    *problem_ = "'" + std::string(key) + "': " + Quoted(word) + " is none of " + Listed(words);
+    const std::string_view nearest = Nearest(words, word);
+    if (!nearest.empty()) *problem_ += "; did you mean " + Quoted(nearest) + "?";
+  }
+
+  // Reads the member `timeout_s`. A null `value` leaves *out unchanged.
+  void Timeout(const Value* value, double* out) {
+    if (value == nullptr || !problem_->empty()) return;
+    double number = 0;
+    if (!value->ToNumber(&number)) {
+      *problem_ = std::string("'timeout_s' must be a number, not ") + value->KindName();
+    } else if (!(number > 0 && number <= kLongestTimeout)) {
+      *problem_ = "'timeout_s' must be above 0 and at most " + std::to_string(kLongestTimeout);
+    } else {
+      *out = number;
+    }
+  }
+
+  // Reads the member `bytes`, an array of distinct integers.
+  void Sizes(const Value* value, std::vector<size_t>* sizes) {
+    const Value::Array* items = Items("bytes", value);
+    if (items == nullptr) return;
+    for (const Value& item : *items) {
+      const int64_t* size = item.AsInt();
+      if (size == nullptr || *size < 1 || *size > kLargestSize) {
+        *problem_ = "'bytes' must hold integers from 1 to " + std::to_string(kLargestSize);
+        return;
+      }
+      sizes->push_back(static_cast<size_t>(*size));
+    }
+    std::vector<size_t> sorted = *sizes;
+    std::sort(sorted.begin(), sorted.end());
+    const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+    if (twice != sorted.end()) *problem_ = "'bytes' holds " + std::to_string(*twice) + " twice";
+  }
+
+  // Reads the member `choices`, an array of distinct words or objects.
+  void Choices(const Value* value, std::vector<Choice>* choices) {
+    const Value::Array* items = Items("choices", value);
+    if (items == nullptr) return;
+    for (const Value& item : *items) {
+      Choice choice;
+      *problem_ = ParseChoice(item, &choice);
+      if (problem_->empty() &&
+          std::find(choices->begin(), choices->end(), choice) != choices->end()) {
+        *problem_ = "it is listed twice";
+      }
+      if (!problem_->empty()) {
+        *problem_ = "'choices'[" + std::to_string(choices->size()) + "]: " + *problem_;
+        return;
+      }
+      choices->push_back(choice);
+    }
+  }
+
+ private:
+  const Value::Array* Items(std::string_view key, const Value* value) {
+    if (!problem_->empty()) return nullptr;
+    if (value == nullptr) {
+      *problem_ = "'" + std::string(key) + "' is missing";
+      return nullptr;
+    }
+    const Value::Array* items = value->AsArray();
+    if (items == nullptr) {
+      *problem_ = "'" + std::string(key) + "' must be an array, not " + value->KindName();
+    } else if (items->empty() || items->size() > kMaxItems) {
+      *problem_ = "'" + std::string(key) + "' must hold from 1 to " + std::to_string(kMaxItems);
+    }
+    return problem_->empty() ? items : nullptr;
+  }
+
+  std::string* problem_;
+};
 
 std::string ParseChoice(const Value& value, Choice* choice) {
   if (const std::string* word = value.AsString()) {
@@ -43,104 +142,16 @@ std::string ParseChoice(const Value& value, Choice* choice) {
   return problem;
 }
 
-}  // namespace
-
-std::optional<int> Members::NumberIn(std::string_view key, std::string_view word, Words words) {
-  if (!problem_->empty()) return std::nullopt;
-  const std::optional<int> number = NumberOf(words, word);
-  if (number) return number;
-  *problem_ = "'" + std::string(key) + "': " + Quoted(word) + " is none of " + Listed(words);
-  const std::string_view nearest = Nearest(words, word);
-  if (!nearest.empty()) *problem_ += "; did you mean " + Quoted(nearest) + "?";
-  return std::nullopt;
-}
-
-void Members::Seconds(std::string_view key, const Value* value, double longest, double* out) {
-  if (value == nullptr || !problem_->empty()) return;
-  double number = 0;
-  if (!value->ToNumber(&number)) {
-    *problem_ = "'" + std::string(key) + "' must be a number, not " + value->KindName();
-  } else if (!(number > 0 && number <= longest)) {
-    *problem_ = "'" + std::string(key) + "' must be above 0 and at most " +
-                std::to_string(static_cast<int64_t>(longest));
-  } else {
-    *out = number;
-  }
-}
-
-void Members::Sizes(const Value* value, std::vector<size_t>* sizes) {
-  const Value::Array* items = Items("bytes", value);
-  if (items == nullptr) return;
-  for (const Value& item : *items) {
-    const int64_t* size = item.AsInt();
-    if (size == nullptr || *size < 1 || *size > kLargestSize) {
-      *problem_ = "'bytes' must hold integers from 1 to " + std::to_string(kLargestSize);
-      return;
-    }
-    sizes->push_back(static_cast<size_t>(*size));
-  }
-  std::vector<size_t> sorted = *sizes;
-  std::sort(sorted.begin(), sorted.end());
-  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-  if (twice != sorted.end()) *problem_ = "'bytes' holds " + std::to_string(*twice) + " twice";
-}
-
-void Members::Choices(const Value* value, std::vector<Choice>* choices) {
-  const Value::Array* items = Items("choices", value);
-  if (items == nullptr) return;
-  for (const Value& item : *items) {
-    Choice choice;
-    *problem_ = ParseChoice(item, &choice);
-    if (problem_->empty() &&
-        std::find(choices->begin(), choices->end(), choice) != choices->end()) {
-      *problem_ = "it is listed twice";
-    }
-    if (!problem_->empty()) {
-      *problem_ = "'choices'[" + std::to_string(choices->size()) + "]: " + *problem_;
-      return;
-    }
-    choices->push_back(choice);
-  }
-}
-
-const Value::Array* Members::Items(std::string_view key, const Value* value) {
-  if (!problem_->empty()) return nullptr;
-  if (value == nullptr) {
-    *problem_ = "'" + std::string(key) + "' is missing";
-    return nullptr;
-  }
-  const Value::Array* items = value->AsArray();
-  if (items == nullptr) {
-    *problem_ = "'" + std::string(key) + "' must be an array, not " + value->KindName();
-  } else if (items->empty() || items->size() > kMaxItems) {
-    *problem_ = "'" + std::string(key) + "' must hold from 1 to " + std::to_string(kMaxItems);
-  }
-  return problem_->empty() ? items : nullptr;
-}
-namespace {
-
-using json::Value;
-
-constexpr int64_t kMaxRounds = 1'000'000;
-constexpr int64_t kMaxPoints = 1'000'000;  // limit for one round
-constexpr int64_t kMaxIterations = 1'000'000;
-constexpr double kLongestTimeout = 3600;
-constexpr double kLongestTarget = 60'000;
-constexpr size_t kLongestId = 200;
-constexpr int64_t kMaxGroupCalls = 1024;
-
 std::string ParseMeasure(const Value& value, int ranks, BenchRequest* request) {
   Step& step = request->step;
   std::string op;
   std::string collective;
   std::string dtype = "float";
   std::string redop = "sum";
-  std::string order = "shuffled";
   const Value* id = nullptr;
   const Value* bytes = nullptr;
   const Value* choices = nullptr;
   const Value* timeout = nullptr;
-  const Value* target = nullptr;
   int64_t root = 0;
   int64_t group_calls = 1;
   int64_t rounds = request->rounds;
@@ -158,7 +169,6 @@ std::string ParseMeasure(const Value& value, int ranks, BenchRequest* request) {
                             .Optional("dtype", &dtype)
                             .Optional("redop", &redop)
                             .Optional("root", &root, 0, ranks - 1)
-                            .Optional("in_place", &step.in_place)
                             .Optional("registered", &step.registered)
                             .Optional("graph", &step.graph)
                             .Optional("group_calls", &group_calls, 1, kMaxGroupCalls)
@@ -166,10 +176,8 @@ std::string ParseMeasure(const Value& value, int ranks, BenchRequest* request) {
                             .Optional("rounds", &rounds, 1, kMaxRounds)
                             .Optional("first_round", &first_round, 0, kMaxRounds)
                             .Optional("default_repeats", &default_repeats, 1, kMaxRounds)
-                            .Optional("order", &order)
                             .Optional("warmup", &warmup, 0, kMaxIterations)
-                            .Optional("iterations", &iterations, 0, kMaxIterations)
-                            .Optional("target_ms", &target)
+                            .Optional("iterations", &iterations, 1, kMaxIterations)
                             .Optional("seed", &seed, 0, std::numeric_limits<int64_t>::max())
                             .Optional("check", &step.check)
                             .Optional("timeout_s", &timeout)
@@ -180,12 +188,8 @@ std::string ParseMeasure(const Value& value, int ranks, BenchRequest* request) {
   members.Word("redop", redop, RedopNames(), &step.redop);
   members.Sizes(bytes, &request->bytes);
   members.Choices(choices, &request->choices);
-  members.Seconds("timeout_s", timeout, kLongestTimeout, &step.timeout_s);
-  members.Seconds("target_ms", target, kLongestTarget, &request->target_ms);
+  members.Timeout(timeout, &step.timeout_s);
   if (!problem.empty()) return problem;
-  if (order != "shuffled" && order != "by_size") {
-    return "'order': " + Quoted(order) + " is neither shuffled nor by_size";
-  }
   const bool chooses =
       std::any_of(request->choices.begin(), request->choices.end(),
                   [](const Choice& choice) { return choice.kind != Choice::Kind::kDefault; });
@@ -197,7 +201,6 @@ std::string ParseMeasure(const Value& value, int ranks, BenchRequest* request) {
   if (timings_of_size * static_cast<int64_t>(request->bytes.size()) > kMaxPoints) {
     return "one round has more than " + std::to_string(kMaxPoints) + " points";
   }
-  request->by_size = order == "by_size";
   request->rounds = static_cast<int>(rounds);
   request->first_round = static_cast<int>(first_round);
   request->default_repeats = static_cast<int>(default_repeats);
@@ -212,10 +215,8 @@ std::string ParseMeasure(const Value& value, int ranks, BenchRequest* request) {
 std::string ParseTable(const Value& value, BenchRequest* request) {
   std::string op;
   std::string collective;
-  std::string dtype = "float";
   const Value* id = nullptr;
   const Value* bytes = nullptr;
-  const Value* timeout = nullptr;
   int64_t group_calls = 1;
   Step& step = request->step;
   std::string problem = json::Fields(value)
@@ -223,16 +224,12 @@ std::string ParseTable(const Value& value, BenchRequest* request) {
                             .Optional("id", &id)
                             .Required("collective", &collective)
                             .Optional("bytes", &bytes)
-                            .Optional("dtype", &dtype)
                             .Optional("registered", &step.registered)
                             .Optional("group_calls", &group_calls, 1, kMaxGroupCalls)
-                            .Optional("timeout_s", &timeout)
                             .Finish();
   Members members(&problem);
   members.Word("collective", collective, AllCollectiveNames(), &step.collective);
-  members.Word("dtype", dtype, DtypeNames(), &step.dtype);
   members.Sizes(bytes, &request->bytes);
-  members.Seconds("timeout_s", timeout, kLongestTimeout, &step.timeout_s);
   step.group_calls = static_cast<int>(group_calls);
   if (!problem.empty()) return problem;
   if (IsTuned(step.collective)) return "";

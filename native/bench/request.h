@@ -8,42 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include <optional>
 #include "bench/step.h"
 #include "common/json.h"
-#include "common/vocabulary.h"
 
 namespace nccltune::bench {
-
-// Parses members and stores the first problem. After a problem, the functions do nothing.
-class Members {
- public:
-  explicit Members(std::string* problem) : problem_(problem) {}
-
-  // Reads a number of seconds in (0, longest]. A null `value` leaves *out unchanged.
-  void Seconds(std::string_view key, const json::Value* value, double longest, double* out);
-
-  // Sets *out to the enum value named `word`. If there is none, the problem text suggests the
-  // nearest name.
-  template <typename Enum>
-  void Word(std::string_view key, std::string_view word, Words words, Enum* out) {
-    if (const std::optional<int> number = NumberIn(key, word, words)) {
-      *out = static_cast<Enum>(*number);
-    }
-  }
-
-  // Reads the member `bytes`, an array of distinct integers.
-  void Sizes(const json::Value* value, std::vector<size_t>* sizes);
-
-  // Reads the member `choices`, an array of distinct words or objects.
-  void Choices(const json::Value* value, std::vector<Choice>* choices);
-
- private:
-  std::optional<int> NumberIn(std::string_view key, std::string_view word, Words words);
-  const json::Value::Array* Items(std::string_view key, const json::Value* value);
-
-  std::string* problem_;
-};
 
 inline constexpr int kSchemaVersion = 1;
 
@@ -61,8 +29,6 @@ struct BenchRequest {
   int rounds = 1;
   int first_round = 0;
   int default_repeats = 1;
-  bool by_size = false;
-  double target_ms = 5;  // target duration of one timing, used if step.iterations is 0
 };
 
 // Parses one request. `ranks` is the number of ranks of the run. Returns false with *error if the

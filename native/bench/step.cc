@@ -60,11 +60,11 @@ constexpr std::array kDtypes = {"int8"sv,   "uint8"sv,    "int32"sv,  "uint32"sv
                                 "int64"sv,  "uint64"sv,   "half"sv,   "float"sv,
                                 "double"sv, "bfloat16"sv, "f8e4m3"sv, "f8e5m2"sv};
 constexpr std::array<int, kDtypes.size()> kSizes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
-constexpr std::array kRedops = {"sum"sv, "prod"sv, "max"sv, "min"sv, "avg"sv, "mulsum"sv};
+constexpr std::array kRedops = {"sum"sv, "prod"sv, "max"sv, "min"sv, "avg"sv};
 
 static_assert(kCollectives.size() == static_cast<size_t>(Collective::kScatter) + 1);
 static_assert(kDtypes.size() == static_cast<size_t>(Dtype::kF8e5m2) + 1);
-static_assert(kRedops.size() == static_cast<size_t>(Redop::kMulsum) + 1);
+static_assert(kRedops.size() == static_cast<size_t>(Redop::kAvg) + 1);
 
 }  // namespace
 

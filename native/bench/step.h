@@ -63,9 +63,8 @@ enum class Dtype : int {
   kF8e5m2 = 11,
 };
 
-// The numbers of ncclRedOp_t, except kMulsum: a premultiplied sum has no fixed number and must be
-// created with ncclRedOpCreatePreMulSum.
-enum class Redop : int { kSum = 0, kProd = 1, kMax = 2, kMin = 3, kAvg = 4, kMulsum = 5 };
+// The numbers of ncclRedOp_t.
+enum class Redop : int { kSum = 0, kProd = 1, kMax = 2, kMin = 3, kAvg = 4 };
 
 // Return the names, indexed by the enum's number.
 Words AllCollectiveNames();
@@ -108,7 +107,6 @@ struct Step {
   Dtype dtype = Dtype::kFloat;
   Redop redop = Redop::kSum;
   int root = 0;
-  bool in_place = false;
   bool registered = false;
   bool graph = false;
   int group_calls = 1;  // equal calls between ncclGroupStart and ncclGroupEnd; 1: no group

@@ -147,9 +147,8 @@ static void Describe(Archive& archive, Choice& choice) {
 template <typename Archive>
 static void Describe(Archive& archive, Step& step) {
   archive(step.sequence, step.collective, step.bytes, step.dtype, step.redop, step.root,
-          step.in_place, step.registered, step.graph, step.group_calls, step.load, step.choice,
-          step.warmup, step.iterations, step.check, step.timeout_s, step.seed, step.round,
-          step.repeat);
+          step.registered, step.graph, step.group_calls, step.load, step.choice, step.warmup,
+          step.iterations, step.check, step.timeout_s, step.seed, step.round, step.repeat);
 }
 
 template <typename Archive>

@@ -23,16 +23,14 @@ abi::Result Init(abi::LogFunction log) {
 
 // For v10 (NCCL 2.26), which adds the profiler callback.
 template <int version>
-abi::Result Init(abi::LogFunction log, abi::NetProfilerCallback profiler) {
-  TakeProfiler(profiler);
+abi::Result Init(abi::LogFunction log, abi::NetProfilerCallback /*profiler*/) {
   return plugin::Init(version, log);
 }
 
 // For v11 and later (since NCCL 2.28), which create one context for each communicator.
 template <int version>
 abi::Result Init(void** context, uint64_t /*communicator_id*/, abi::NetCommConfig* config,
-                 abi::LogFunction log, abi::NetProfilerCallback profiler) {
-  TakeProfiler(profiler);
+                 abi::LogFunction log, abi::NetProfilerCallback /*profiler*/) {
   return plugin::Init(version, context, config, log);
 }
 
@@ -121,8 +119,8 @@ abi::Result Isend(void* send_comm, void* data, Size size, int /*tag*/, void* /*m
 
 // For v10 and later, which add the profiler's handle.
 abi::Result Isend(void* send_comm, void* data, size_t size, int /*tag*/, void* /*mhandle*/,
-                  void* phandle, void** request) {
-  return plugin::Isend(send_comm, data, size, request, phandle);
+                  void* /*phandle*/, void** request) {
+  return plugin::Isend(send_comm, data, size, request);
 }
 
 // For v6 to v9. `Size` is int up to v8 and size_t in v9.
@@ -134,9 +132,8 @@ abi::Result Irecv(void* recv_comm, int count, void** data, Size* sizes, int* /*t
 
 // For v10 and later, which add the profiler's handles.
 abi::Result Irecv(void* recv_comm, int count, void** data, size_t* sizes, int* /*tags*/,
-                  void** /*mhandles*/, void** phandles, void** request) {
-  return plugin::Irecv(recv_comm, count, data, sizes, request,
-                       phandles == nullptr ? nullptr : *phandles);
+                  void** /*mhandles*/, void** /*phandles*/, void** request) {
+  return plugin::Irecv(recv_comm, count, data, sizes, request);
 }
 
 // For v11 and later. The attributes are ignored: our number of flows does not depend on the number

@@ -15,7 +15,6 @@
 
 #include "abi/nccl_types.h"
 #include "abi/net.h"
-#include "abi/profiler_net_v1.h"
 #include "common/log.h"
 
 namespace nccltune::net {
@@ -138,16 +137,14 @@ abi::Result RegMr(void* comm, int type, void** mhandle) noexcept;
 abi::Result DeregMr(void* comm, void* mhandle) noexcept;
 
 // A negative size (versions up to v8) arrives here as a size above the limit and is refused.
-// `parent` is the profiler's handle and may be null.
-abi::Result Isend(void* send_comm, const void* data, size_t bytes, void** request,
-                  void* parent = nullptr) noexcept;
+abi::Result Isend(void* send_comm, const void* data, size_t bytes, void** request) noexcept;
 
 // NCCL may pass a mark in *request that makes the completion optional. The mark is ignored and
 // overwritten: every receive is completed.
 abi::Result Irecv(void* recv_comm, int count, void** data, const int* sizes,
                   void** request) noexcept;
-abi::Result Irecv(void* recv_comm, int count, void** data, const size_t* sizes, void** request,
-                  void* parent = nullptr) noexcept;
+abi::Result Irecv(void* recv_comm, int count, void** data, const size_t* sizes,
+                  void** request) noexcept;
 
 // Returns an error: the plugin never receives into GPU memory, so there is nothing to flush.
 abi::Result Iflush(void* recv_comm, int count, void** data, int* sizes, void** mhandles,
@@ -160,23 +157,3 @@ abi::Result CloseRecv(void* recv_comm) noexcept;
 abi::Result CloseListen(void* listen_comm) noexcept;
 
 }  // namespace nccltune::net::plugin
-
-namespace nccltune::net {
-
-// Events for NCCL's profiler plugins (interface v10 and later): the start and the end of each
-// request.
-//
-// The parent handle (phandle) that NCCL passes for a request lives until `test` reports completion.
-// So events are reported only by the threads that call isend, irecv and test. docs/design/net.md
-// explains why there is one event per request and none per flow.
-
-// Sets the callback of the process; null if there is no profiler.
-void TakeProfiler(abi::NetProfilerCallback callback) noexcept;
-
-// Reports the start of a request. `operation` is one of abi::kProfilerSocket*. *event stays null if
-// there is no parent or no profiler, or if no profiler has enabled such events. For a null event,
-// EndEvent does nothing.
-void BeginEvent(int operation, void* parent, size_t bytes, void** event) noexcept;
-void EndEvent(void** event) noexcept;
-
-}  // namespace nccltune::net

@@ -21,8 +21,7 @@ abi::Result CheckBuffer(const char* call, const void* data, size_t bytes) {
 }
 
 template <typename Size>
-abi::Result ReceiveOne(void* recv_comm, int count, void** data, const Size* sizes, void** request,
-                       void* parent) {
+abi::Result ReceiveOne(void* recv_comm, int count, void** data, const Size* sizes, void** request) {
   if (request == nullptr) return RefuseNull("irecv", "the pointer to the request");
   *request = nullptr;
   if (recv_comm == nullptr) return RefuseNull("irecv", "the connection");
@@ -36,7 +35,6 @@ abi::Result ReceiveOne(void* recv_comm, int count, void** data, const Size* size
   if (checked != abi::kSuccess) return checked;
   TransferRequest* made = nullptr;
   const abi::Result result = Receive(static_cast<Receiver*>(recv_comm), *data, bytes, &made);
-  if (made != nullptr) BeginEvent(abi::kProfilerSocketReceive, parent, bytes, &made->event);
   *request = made;
   return result;
 }
@@ -65,8 +63,7 @@ abi::Result RegMr(void* comm, int type, void** mhandle) noexcept {
 
 abi::Result DeregMr(void* /*comm*/, void* /*mhandle*/) noexcept { return abi::kSuccess; }
 
-abi::Result Isend(void* send_comm, const void* data, size_t bytes, void** request,
-                  void* parent) noexcept {
+abi::Result Isend(void* send_comm, const void* data, size_t bytes, void** request) noexcept {
   if (request == nullptr) return RefuseNull("isend", "the pointer to the request");
   *request = nullptr;
   if (send_comm == nullptr) return RefuseNull("isend", "the connection");
@@ -74,19 +71,18 @@ abi::Result Isend(void* send_comm, const void* data, size_t bytes, void** reques
   if (checked != abi::kSuccess) return checked;
   TransferRequest* made = nullptr;
   const abi::Result result = Send(static_cast<Sender*>(send_comm), data, bytes, &made);
-  if (made != nullptr) BeginEvent(abi::kProfilerSocketSend, parent, bytes, &made->event);
   *request = made;
   return result;
 }
 
 abi::Result Irecv(void* recv_comm, int count, void** data, const int* sizes,
                   void** request) noexcept {
-  return ReceiveOne(recv_comm, count, data, sizes, request, nullptr);
+  return ReceiveOne(recv_comm, count, data, sizes, request);
 }
 
-abi::Result Irecv(void* recv_comm, int count, void** data, const size_t* sizes, void** request,
-                  void* parent) noexcept {
-  return ReceiveOne(recv_comm, count, data, sizes, request, parent);
+abi::Result Irecv(void* recv_comm, int count, void** data, const size_t* sizes,
+                  void** request) noexcept {
+  return ReceiveOne(recv_comm, count, data, sizes, request);
 }
 
 abi::Result Iflush(void* /*recv_comm*/, int /*count*/, void** /*data*/, int* /*sizes*/,
@@ -101,11 +97,7 @@ abi::Result Test(void* request, int* done, int* sizes) noexcept {
   if (request == nullptr) return RefuseNull("test", "the request");
   bool finished = false;
   size_t bytes = 0;
-  auto* const tested = static_cast<TransferRequest*>(request);
-  const abi::Result result = net::Test(tested, &finished, &bytes);
-  // `tested` is still valid: the slot of a finished request is reused only by a later isend or
-  // irecv.
-  if (finished || result != abi::kSuccess) EndEvent(&tested->event);
+  const abi::Result result = net::Test(static_cast<TransferRequest*>(request), &finished, &bytes);
   if (result != abi::kSuccess || !finished) return result;
   *done = 1;
   // The interface's size is an int. NCCL only checks whether the size is zero.

@@ -61,7 +61,6 @@ struct TransferRequest {
   // Set when the data has been received, delivered or copied, and neither our threads nor the
   // kernel use the application's buffer any more.
   std::atomic<bool> complete = false;
-  void* event = nullptr;  // the profiler's running event; used only by NCCL's calling threads
 };
 
 class Listener;

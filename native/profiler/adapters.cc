@@ -9,10 +9,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "abi/profiler_v4.h"
-#include "abi/profiler_v5.h"
-#include "abi/profiler_v6.h"
-#include "abi/profiler_v7.h"
+#include "abi/profiler.h"
 #include "common/contain.h"
 #include "common/export.h"
 #include "common/log.h"
@@ -111,21 +108,22 @@ void Begin(void** context, const NextProfiler::InitArguments& arguments) {
 }
 
 template <int version>
-abi::Result Init(void** context, const NextProfiler::InitArguments& arguments) {
+abi::Result BeginContained(void** context, const NextProfiler::InitArguments& arguments) {
   *context = nullptr;
   Contain([&] { Begin<version>(context, arguments); });
   return abi::kSuccess;
 }
 
-abi::Result InitV4(void** context, int* mask, const char* name, uint64_t id, int nodes, int ranks,
-                   int rank, abi::LogFunction log) {
-  return Init<4>(context, {id, mask, name, nodes, ranks, rank, log});
-}
-
+// For v4, and since v5. The type of the table's member selects the overload.
 template <int version>
-abi::Result InitV5(void** context, uint64_t id, int* mask, const char* name, int nodes, int ranks,
-                   int rank, abi::LogFunction log) {
-  return Init<version>(context, {id, mask, name, nodes, ranks, rank, log});
+abi::Result Init(void** context, int* mask, const char* name, uint64_t id, int nodes, int ranks,
+                 int rank, abi::LogFunction log) {
+  return BeginContained<version>(context, {id, mask, name, nodes, ranks, rank, log});
+}
+template <int version>
+abi::Result Init(void** context, uint64_t id, int* mask, const char* name, int nodes, int ranks,
+                 int rank, abi::LogFunction log) {
+  return BeginContained<version>(context, {id, mask, name, nodes, ranks, rank, log});
 }
 
 template <typename Call>
@@ -147,7 +145,7 @@ Event EventOf(const Collective& task) {
 }
 
 Event EventOf(const abi::ProfilerCollectiveV7& task) {
-  Event event = EventOf(task.v5);
+  Event event = EventOf(static_cast<const abi::ProfilerCollectiveV5&>(task));
   if (task.symmetric) {
     event.flags |= kSymmetric;
     event.algorithm = task.variant;
@@ -156,22 +154,22 @@ Event EventOf(const abi::ProfilerCollectiveV7& task) {
 }
 
 // Returns the event as it is counted; without a function if it is not.
-template <typename Passed>
-Event EventOf(uint64_t type, const Passed& passed) {
+template <int version>
+Event EventOf(uint64_t type, const abi::ProfilerEvent<version>& passed) {
   if (type == abi::kProfileCollective) return EventOf(passed.collective);
   if (type == abi::kProfilePointToPoint) {
     Event event = EventOf(passed.point_to_point, kTask);
     event.channels = passed.point_to_point.channels;
     return event;
   }
-  if constexpr (requires { passed.collective_call; }) {
+  if constexpr (version >= 5) {
     const auto of_call = [](const auto& call) {
       return EventOf(call, call.captured ? kCaptured : uint8_t{0});
     };
     if (type == abi::kProfileCollectiveCall) return of_call(passed.collective_call);
     if (type == abi::kProfilePointToPointCall) return of_call(passed.point_to_point_call);
   }
-  if constexpr (requires { passed.copy_engine; }) {
+  if constexpr (version >= 6) {
     if (type == abi::kProfileCopyEngine) return EventOf(passed.copy_engine, kTask | kCopyEngine);
   }
   return {};
@@ -220,8 +218,8 @@ void Count(Context* context, const Event& event) {
   if (left <= 0) context->recorder->CheckTime();
 }
 
-template <int version, typename Passed>
-abi::Result StartEvent(void* context_pointer, void** handle, Passed* event) {
+template <int version>
+abi::Result StartEvent(void* context_pointer, void** handle, abi::ProfilerEvent<version>* event) {
   *handle = nullptr;
   auto* const context = static_cast<Context*>(context_pointer);
   if (context == nullptr) return abi::kSuccess;
@@ -246,11 +244,7 @@ abi::Result StartEvent(void* context_pointer, void** handle, Passed* event) {
     if constexpr (version == 4) {
       if (event->parent != &group_without_handle) passed.group = event->parent;
     } else if (type == abi::kProfileCollective) {
-      if constexpr (version >= 7) {
-        passed.group = event->collective.v5.parent_group;
-      } else {
-        passed.group = event->collective.parent_group;
-      }
+      passed.group = event->collective.parent_group;
     } else if (type == abi::kProfilePointToPoint) {
       passed.group = event->point_to_point.parent_group;
     }
@@ -298,31 +292,21 @@ abi::Result Finalize(void* context_pointer) {
   return abi::kSuccess;
 }
 
-template <typename Profiler, int version, typename Passed>
-constexpr Profiler Table() noexcept {
-  Profiler profiler = {};
-  profiler.name = "nccltune";
-  if constexpr (version == 4) {
-    profiler.init = InitV4;
-  } else {
-    profiler.init = InitV5<version>;
-  }
-  profiler.start_event = StartEvent<version, Passed>;
-  profiler.stop_event = StopEvent<version>;
-  profiler.record_event_state = RecordEventState<version>;
-  profiler.finalize = Finalize;
-  return profiler;
+template <int version>
+constexpr abi::Profiler<version> Table() noexcept {
+  return {.name = "nccltune",
+          .init = Init<version>,
+          .start_event = StartEvent<version>,
+          .stop_event = StopEvent<version>,
+          .record_event_state = RecordEventState<version>,
+          .finalize = Finalize};
 }
 
 }  // namespace
 
-extern "C" NCCLTUNE_EXPORT constinit const abi::ProfilerV4 ncclProfiler_v4 =
-    Table<abi::ProfilerV4, 4, abi::ProfilerEventV4>();
-extern "C" NCCLTUNE_EXPORT constinit const abi::ProfilerV5 ncclProfiler_v5 =
-    Table<abi::ProfilerV5, 5, abi::ProfilerEventV5>();
-extern "C" NCCLTUNE_EXPORT constinit const abi::ProfilerV6 ncclProfiler_v6 =
-    Table<abi::ProfilerV6, 6, abi::ProfilerEventV6>();
-extern "C" NCCLTUNE_EXPORT constinit const abi::ProfilerV7 ncclProfiler_v7 =
-    Table<abi::ProfilerV7, 7, abi::ProfilerEventV7>();
+extern "C" NCCLTUNE_EXPORT constinit const abi::Profiler<4> ncclProfiler_v4 = Table<4>();
+extern "C" NCCLTUNE_EXPORT constinit const abi::Profiler<5> ncclProfiler_v5 = Table<5>();
+extern "C" NCCLTUNE_EXPORT constinit const abi::Profiler<6> ncclProfiler_v6 = Table<6>();
+extern "C" NCCLTUNE_EXPORT constinit const abi::Profiler<7> ncclProfiler_v7 = Table<7>();
 
 }  // namespace nccltune::profiler

@@ -6,8 +6,7 @@
 #include <mutex>
 #include <string>
 
-#include "abi/profiler_v4.h"
-#include "abi/profiler_v6.h"
+#include "abi/profiler.h"
 #include "common/settings.h"
 #include "common/shared_library.h"
 #include "common/text.h"
@@ -116,7 +115,7 @@ bool NextProfiler::Init(void** context, const InitArguments& arguments, uint64_t
   const int before = has_accepted_ ? __atomic_load_n(mask, __ATOMIC_RELAXED) : 0;
   abi::Result result = abi::kSuccess;
   if (version_ == 4) {
-    const auto* const table = reinterpret_cast<const abi::ProfilerV4*>(table_);
+    const auto* const table = reinterpret_cast<const abi::Profiler<4>*>(table_);
     result = table->init(context, mask, arguments.communicator_name, arguments.communicator_id,
                          arguments.nodes, arguments.ranks, arguments.rank, arguments.log);
   } else {
@@ -148,14 +147,14 @@ void NextProfiler::Start(void* context, void** handle, const PassedEvent& passed
   const auto mask = static_cast<uint64_t>(__atomic_load_n(&mask_, __ATOMIC_RELAXED));
   if (own != 0 && (CausesOf(passed.type) & mask) == 0) return;
   if (version_ != 4 || !passed.has_group) {
-    table_->start_event(context, handle, static_cast<abi::ProfilerEventV5*>(passed.event));
+    table_->start_event(context, handle, static_cast<abi::ProfilerEvent<5>*>(passed.event));
     return;
   }
   if (passed.group == nullptr) return;  // NCCL 2.27 does not report it then
-  abi::ProfilerEventV4 event;
+  abi::ProfilerEvent<4> event;
   std::memcpy(&event, passed.event, sizeof(event));
   event.parent = passed.group;
-  reinterpret_cast<const abi::ProfilerV4*>(table_)->start_event(context, handle, &event);
+  reinterpret_cast<const abi::Profiler<4>*>(table_)->start_event(context, handle, &event);
 }
 
 }  // namespace nccltune::profiler

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "abi/profiler_v5.h"
+#include "abi/profiler.h"
 #include "common/log.h"
 
 namespace nccltune::profiler {
@@ -61,13 +61,13 @@ class NextProfiler {
 
  private:
   NextProfiler(int version, const void* table)
-      : version_(version), table_(static_cast<const abi::ProfilerV5*>(table)) {}
+      : version_(version), table_(static_cast<const abi::Profiler<5>*>(table)) {}
 
   void WriteMask(int* mask, uint64_t own, int theirs);
 
   int version_;
   // For v4 too, whose functions other than init have the same positions and arguments.
-  const abi::ProfilerV5* table_;
+  const abi::Profiler<5>* table_;
   int mask_ = 0;                  // the plugin's
   std::atomic<int> written_ = 0;  // the plugin's mask of which NCCL's was made last
   std::atomic<bool> has_accepted_ = false;

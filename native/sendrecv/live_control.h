@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an operator sees and does while a process runs: the counts of messages by route, ranges in
-// profilers, and the switch with which NCCL carries all later messages.
+// What an operator sees and does while a process runs: the counts of messages by route, and the
+// switch with which NCCL carries all later messages.
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <string_view>
 
 namespace nccltune::sendrecv {
 
@@ -32,24 +30,5 @@ void CheckKillSwitch();
 // Returns whether the file was there at the last check. Then this rank leaves its messages to NCCL,
 // except those that a peer has decided before.
 bool IsSwitchedOff();
-
-// Opens an NVTX range in the domain "nccltune" on the calling thread, until the object is
-// destroyed. Profilers such as Nsight Systems show the range. A copy-engine message has no kernel
-// that a profiler could name. Create an object only if IsActive() is true.
-class ProfilerRange {
- public:
-  // Returns whether a profiler is attached; false if the library was built without NVTX. Profilers
-  // attach before the first call or never.
-  static bool IsActive();
-
-  explicit ProfilerRange(const std::string& text);
-  ~ProfilerRange();
-  ProfilerRange(const ProfilerRange&) = delete;
-  ProfilerRange& operator=(const ProfilerRange&) = delete;
-
-  // Sets an NVTX mark for a message, which is an instant without a duration. Does nothing unless
-  // IsActive() is true.
-  static void Mark(const std::string& lane, uint64_t bytes, std::string_view route);
-};
 
 }  // namespace nccltune::sendrecv

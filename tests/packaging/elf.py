@@ -8,6 +8,8 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
+_NODELETE = 8  # DF_1_NODELETE
+
 
 @dataclass(frozen=True)
 class Elf:
@@ -24,6 +26,9 @@ class Elf:
     unversioned: frozenset[str]
     """Undefined symbols that any library of the process can provide."""
     has_search_path: bool
+    soname: str | None
+    stays: bool
+    """It is never unloaded (-z nodelete)."""
 
 
 def read(path: Path) -> Elf:
@@ -51,6 +56,10 @@ def read(path: Path) -> Elf:
             versions=frozenset(name.split("_")[0] for name in versions),
             exports=frozenset(exports),
             unversioned=frozenset(unversioned),
+            soname=next((tag.soname for tag in tags if tag.entry.d_tag == "DT_SONAME"), None),
+            stays=any(
+                tag.entry.d_tag == "DT_FLAGS_1" and tag.entry.d_val & _NODELETE for tag in tags
+            ),
             has_search_path=any(tag.entry.d_tag in ("DT_RPATH", "DT_RUNPATH") for tag in tags),
         )
 

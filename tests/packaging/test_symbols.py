@@ -48,6 +48,7 @@ FILES = {
     "lib/libnccltune-sendrecv.so": nccl_functions(),
     "lib/nccltune-sendrecv/libnccl.so.2": nccl_functions(),
 }
+STAYING = {file for file in FILES if file.startswith("lib/") and "tuner" not in file}
 # Looked for at run time: glibc has it since 2.32.
 OPTIONAL = {
     "lib/libnccltune-sendrecv.so": {"__libc_single_threaded"},
@@ -78,6 +79,9 @@ class TestWheel:
         assert found.exports == FILES[file]
         assert found.unversioned <= OPTIONAL.get(file, set())
         assert not found.has_search_path
+        assert found.stays == (file in STAYING)
+        # The send/recv library in a folder of its own stands for NCCL.
+        assert (found.soname == "libnccl.so.2") == file.endswith("/libnccl.so.2")
 
     def test_tag(self, architecture: str) -> None:
         with zipfile.ZipFile(wheel_path(architecture)) as archive:

@@ -27,10 +27,6 @@ bool IsShared(Collective collective) {
   return false;
 }
 
-std::string NameOf(Collective collective) {
-  return std::string(AllCollectiveNames()[static_cast<size_t>(collective)]);
-}
-
 StepError ImpossibleCall(std::string text) {
   return {.kind = ErrorKind::kUnsupported, .text = std::move(text), .rank = -1, .fatal = false};
 }
@@ -53,12 +49,7 @@ size_t SpanOf(const Step& step, size_t region_bytes) {
   return place * static_cast<size_t>(step.group_calls);
 }
 
-std::optional<StepError> LayOut(const Step& step, int rank, int ranks, CallLayout* layout) {
-  const bool exchanges =
-      step.collective == Collective::kSendRecv || step.collective == Collective::kAllToAll;
-  if (step.in_place && exchanges) {
-    return ImpossibleCall(NameOf(step.collective) + " has no in-place form");
-  }
+std::optional<StepError> LayOut(const Step& step, int ranks, CallLayout* layout) {
   if (HasRoot(step.collective) && (step.root < 0 || step.root >= ranks)) {
     return ImpossibleCall("there is no rank " + std::to_string(step.root) + " to be the root");
   }
@@ -76,24 +67,11 @@ std::optional<StepError> LayOut(const Step& step, int rank, int ranks, CallLayou
   layout->bytes = whole * static_cast<size_t>(step.group_calls);
   layout->send_bytes = whole;
   layout->receive_bytes = whole;
-  const size_t own = part * static_cast<size_t>(rank);
-  switch (step.collective) {
-    case Collective::kAllGather:
-    case Collective::kGather:
-      layout->send_bytes = part;
-      layout->send_offset = own;
-      break;
-    case Collective::kReduceScatter:
-    case Collective::kScatter:
-      layout->receive_bytes = part;
-      layout->receive_offset = own;
-      break;
-    case Collective::kBroadcast:
-    case Collective::kReduce:
-    case Collective::kAllReduce:
-    case Collective::kSendRecv:
-    case Collective::kAllToAll:
-      break;
+  if (step.collective == Collective::kAllGather || step.collective == Collective::kGather) {
+    layout->send_bytes = part;
+  }
+  if (step.collective == Collective::kReduceScatter || step.collective == Collective::kScatter) {
+    layout->receive_bytes = part;
   }
   return std::nullopt;
 }

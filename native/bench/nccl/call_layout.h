@@ -14,8 +14,7 @@ namespace nccltune::bench {
 // Regions of successive calls start at multiples of this number of bytes.
 inline constexpr size_t kPlaceAlignment = 512;
 
-// A region is the memory that one call uses in the send or receive buffer of a rank. For an
-// in-place call, both regions are the same.
+// A region is the memory that one call uses in the send or receive buffer of a rank.
 struct CallLayout {
   size_t count = 0;  // the count argument of the NCCL function, in elements
   // The step's size, rounded down so that it divides among the ranks and the calls of a group. The
@@ -23,23 +22,17 @@ struct CallLayout {
   size_t bytes = 0;
   size_t send_bytes = 0;
   size_t receive_bytes = 0;
-  // Only an in-place call uses the offsets, which are in bytes from the start of the region.
-  size_t send_offset = 0;
-  size_t receive_offset = 0;
-  size_t region_bytes() const { return send_bytes > receive_bytes ? send_bytes : receive_bytes; }
 };
 
 // Returns the bytes of a buffer that holds the regions of all calls of the step's group.
 size_t SpanOf(const Step& step, size_t region_bytes);
 
-// Computes the layout of one call for one rank; only the in-place offsets depend on the rank.
-// Returns kUnsupported on all ranks if the size leaves a rank without an element, or if the root is
-// not a rank. Also returns kUnsupported for send/recv and all-to-all in place, because these would
-// overwrite data before it is sent.
+// Computes the layout of one call, which is that of every rank. Returns kUnsupported if the size
+// leaves a rank without an element, or if the root is not a rank.
 //
 // A size that does not divide among the ranks is rounded down as nccl-tests does: to 16 bytes a
 // rank, or to whole elements if 16 bytes are too much.
-std::optional<StepError> LayOut(const Step& step, int rank, int ranks, CallLayout* layout);
+std::optional<StepError> LayOut(const Step& step, int ranks, CallLayout* layout);
 
 // A part of a rank's result: `elements` elements at byte `offset`. The expected data starts at
 // element `first` of the pattern (the data that a rank sends) of rank `source`, or of the reduction

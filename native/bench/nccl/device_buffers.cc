@@ -49,9 +49,8 @@ std::optional<StepError> DeviceBuffers::Open(cu::Device device) {
 
 std::optional<StepError> DeviceBuffers::Reserve(const Step& step, const CallLayout& layout,
                                                 nccl::Comm comm) {
-  const size_t send = step.in_place ? 0 : RoundedUp(SpanOf(step, layout.send_bytes), kGranule);
-  const size_t receive = RoundedUp(
-      SpanOf(step, step.in_place ? layout.region_bytes() : layout.receive_bytes), kGranule);
+  const size_t send = RoundedUp(SpanOf(step, layout.send_bytes), kGranule);
+  const size_t receive = RoundedUp(SpanOf(step, layout.receive_bytes), kGranule);
   const bool has_kind = receive_.start != 0 && receive_.from_nccl == step.registered;
   if (has_kind && send_.bytes >= send && receive_.bytes >= receive) return std::nullopt;
   if (!has_kind) {
@@ -151,8 +150,8 @@ void DeviceBuffers::Release(nccl::Comm comm) {
   barrier_value_ = 0;
 }
 
-std::optional<StepError> DeviceBuffers::FillFor(const Step& step, const PatternKey& key,
-                                                const Bytes& pattern, cu::Stream stream) {
+std::optional<StepError> DeviceBuffers::Fill(const PatternKey& key, const Bytes& pattern,
+                                             cu::Stream stream) {
   if (pattern_key_ != key) {
     pattern_key_.reset();
     if (auto error =
@@ -163,42 +162,26 @@ std::optional<StepError> DeviceBuffers::FillFor(const Step& step, const PatternK
     pattern_key_ = key;
     pattern_bytes_ = pattern.size();
   }
-  Buffer* const read = step.in_place ? &receive_ : &send_;
-  return read->holds == key ? std::nullopt : Fill(read, key, stream);
-}
-
-std::optional<StepError> DeviceBuffers::Fill(Buffer* buffer, const PatternKey& key,
-                                             cu::Stream stream) const {
-  buffer->holds = key;
-  return Repeat(buffer->start, buffer->bytes, stream);
-}
-
-std::optional<StepError> DeviceBuffers::Repeat(cu::Pointer to, size_t bytes,
-                                               cu::Stream stream) const {
+  if (send_.holds == key) return std::nullopt;
+  send_.holds = key;
   // Each copy doubles the filled memory. Until the last copy, the filled memory is a whole number
   // of patterns.
-  size_t done = std::min(pattern_bytes_, bytes);
-  cu::Result result = cuda_->MemcpyDtoDAsync(to, pattern_, done, stream);
-  while (result == cu::kSuccess && done < bytes) {
-    const size_t more = std::min(done, bytes - done);
-    result = cuda_->MemcpyDtoDAsync(to + done, to, more, stream);
+  size_t done = std::min(pattern_bytes_, send_.bytes);
+  cu::Result result = cuda_->MemcpyDtoDAsync(send_.start, pattern_, done, stream);
+  while (result == cu::kSuccess && done < send_.bytes) {
+    const size_t more = std::min(done, send_.bytes - done);
+    result = cuda_->MemcpyDtoDAsync(send_.start + done, send_.start, more, stream);
     done += more;
   }
   return cuda_.Check(result, "copy data on the GPU", rank_);
 }
 
-size_t DeviceBuffers::places(const Step& step, const CallLayout& layout) const {
-  if (step.in_place) return receive_.bytes / RoundedUp(layout.region_bytes(), kPlaceAlignment);
+size_t DeviceBuffers::places(const CallLayout& layout) const {
   return std::min(send_.bytes / RoundedUp(layout.send_bytes, kPlaceAlignment),
                   receive_.bytes / RoundedUp(layout.receive_bytes, kPlaceAlignment));
 }
 
-CallBuffers DeviceBuffers::At(const Step& step, const CallLayout& layout, size_t place) const {
-  if (step.in_place) {
-    const cu::Pointer region =
-        receive_.start + place * RoundedUp(layout.region_bytes(), kPlaceAlignment);
-    return {region + layout.send_offset, region + layout.receive_offset};
-  }
+CallBuffers DeviceBuffers::At(const CallLayout& layout, size_t place) const {
   return {send_.start + place * RoundedUp(layout.send_bytes, kPlaceAlignment),
           receive_.start + place * RoundedUp(layout.receive_bytes, kPlaceAlignment)};
 }

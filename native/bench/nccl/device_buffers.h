@@ -36,18 +36,14 @@ class DeviceBuffers {
   // memory is short, returns the error kMemory, which is not fatal.
   std::optional<StepError> Reserve(const Step& step, const CallLayout& layout, nccl::Comm comm);
 
-  // Enqueues the copy of the rank's pattern into the buffer that the step reads, unless that buffer
-  // holds the pattern already.
-  std::optional<StepError> FillFor(const Step& step, const PatternKey& key, const Bytes& pattern,
-                                   cu::Stream stream);
-
-  // Enqueues copies of the current pattern that fill `bytes` bytes at `to`.
-  std::optional<StepError> Repeat(cu::Pointer to, size_t bytes, cu::Stream stream) const;
+  // Enqueues copies of the rank's pattern that fill the send buffer, unless it holds the pattern
+  // already.
+  std::optional<StepError> Fill(const PatternKey& key, const Bytes& pattern, cu::Stream stream);
 
   // A place is a send region and a receive region for one call. Returns the number of places in the
   // buffers; at least one.
-  size_t places(const Step& step, const CallLayout& layout) const;
-  CallBuffers At(const Step& step, const CallLayout& layout, size_t place) const;
+  size_t places(const CallLayout& layout) const;
+  CallBuffers At(const CallLayout& layout, size_t place) const;
 
   // One float, for the all-reduce that synchronizes the ranks.
   cu::Pointer barrier_value() const { return barrier_value_; }
@@ -68,7 +64,6 @@ class DeviceBuffers {
   std::optional<StepError> Grow(Buffer* buffer, size_t bytes, bool registered, nccl::Comm comm);
   void Free(Buffer* buffer, nccl::Comm comm);
   std::optional<StepError> DoesNotFit(const Step& step, size_t needed, size_t available) const;
-  std::optional<StepError> Fill(Buffer* buffer, const PatternKey& key, cu::Stream stream) const;
 
   const CudaLibrary& cuda_;
   const NcclLibrary& nccl_;

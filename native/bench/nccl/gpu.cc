@@ -49,13 +49,10 @@ std::optional<StepError> Gpu::Connect(const nccl::UniqueId& id) {
 }
 
 std::optional<StepError> Gpu::Prepare(const Step& step) {
-  if (auto error = LayOut(step, rank_, ranks_, &layout_)) return error;
+  if (auto error = LayOut(step, ranks_, &layout_)) return error;
   if (auto error = buffers_.Reserve(step, layout_, comm())) return error;
-  if (Reduces(step.collective) && step.redop == Redop::kMulsum) {
-    if (auto error = MakePremul(step.dtype)) return error;
-  }
   reference_.Use(PatternKey::For(step.collective, step.dtype, step.redop, ranks_));
-  if (auto error = buffers_.FillFor(step, reference_.key(), reference_.Pattern(rank_), stream_)) {
+  if (auto error = buffers_.Fill(reference_.key(), reference_.Pattern(rank_), stream_)) {
     return error;
   }
   return Wait();
@@ -135,15 +132,12 @@ std::optional<StepError> Gpu::Launch(cu::GraphExec graph) {
 
 std::optional<StepError> Gpu::PrepareCheck(const Step& step) {
   for (int call = 0; call < step.group_calls; ++call) {
-    const CallBuffers at = buffers_.At(step, layout_, static_cast<size_t>(call));
+    const CallBuffers at = buffers_.At(layout_, static_cast<size_t>(call));
     if (auto error = CudaCheck(
             cuda_->MemsetD8Async(at.receive, kOverwritten, layout_.receive_bytes, stream_),
             "spoil the result")) {
       return error;
     }
-    // Out of place, the send region is never written to and needs no restoring.
-    if (!step.in_place) continue;
-    if (auto error = buffers_.Repeat(at.send, layout_.send_bytes, stream_)) return error;
   }
   return std::nullopt;
 }
@@ -161,14 +155,12 @@ std::optional<StepError> Gpu::CheckPlace(const Step& step, size_t place, int64_t
   const auto element = static_cast<size_t>(SizeOf(step.dtype));
   std::vector<ResultPart> parts = ResultOf(step, layout_, rank_, ranks_);
   if (parts.empty()) return Wait();
-  if (!step.in_place) {
-    // The pattern fills the send buffer without a gap, so another place starts within the pattern.
-    const size_t start =
-        place * SpanOf(step, layout_.send_bytes) / static_cast<size_t>(step.group_calls) / element;
-    for (ResultPart& part : parts) part.first += start;
-  }
+  // The pattern fills the send buffer without a gap, so another place starts within the pattern.
+  const size_t start =
+      place * SpanOf(step, layout_.send_bytes) / static_cast<size_t>(step.group_calls) / element;
+  for (ResultPart& part : parts) part.first += start;
   const std::vector<Window> windows = WindowsOf(layout_.receive_bytes, element, step.sequence);
-  const CallBuffers at = buffers_.At(step, layout_, place);
+  const CallBuffers at = buffers_.At(layout_, place);
   auto* const host = static_cast<unsigned char*>(host_);
   size_t used = 0;
   for (const Window& window : windows) {
@@ -189,8 +181,6 @@ std::optional<StepError> Gpu::CheckPlace(const Step& step, size_t place, int64_t
 }
 
 std::optional<StepError> Gpu::Close() {
-  if (premul_) nccl_->ncclRedOpDestroy(premul_->op, comm());
-  premul_.reset();
   buffers_.Release(comm());
   nccl::Comm last = comm_.exchange(nullptr);
   std::optional<StepError> error;

@@ -107,8 +107,6 @@ class Gpu {
   std::optional<StepError> CheckPlace(const Step& step, size_t place, int64_t* wrong);
   std::optional<StepError> GroupedCall(const Step& step, const CallBuffers& buffers);
   nccl::Result SendAndReceive(const Step& step, const CallBuffers& buffers);
-  std::optional<StepError> MakePremul(Dtype dtype);
-  nccl::RedOp RedOpOf(const Step& step) const;
   size_t FirstPlace(const Step& step) const;
   nccl::Comm comm() const { return comm_.load(); }
   std::optional<StepError> CudaCheck(cu::Result result, const char* what) const {
@@ -137,11 +135,6 @@ class Gpu {
   DeviceBuffers buffers_;
   Reference reference_;
   CallLayout layout_;  // of the prepared step; see layout()
-  struct Premul {
-    Dtype dtype;
-    nccl::RedOp op;
-  };
-  std::optional<Premul> premul_;
 };
 
 }  // namespace nccltune::bench

@@ -5,26 +5,6 @@
 
 namespace nccltune::bench {
 
-std::optional<StepError> Gpu::MakePremul(Dtype dtype) {
-  if (premul_ && premul_->dtype == dtype) return std::nullopt;
-  if (premul_) nccl_->ncclRedOpDestroy(premul_->op, comm());
-  premul_.reset();
-  unsigned char scalar[8] = {};
-  Encode(dtype, PremulScalar(rank_), scalar);
-  nccl::RedOp op = 0;
-  if (auto error = NcclCheck(nccl_->ncclRedOpCreatePreMulSum(&op, scalar, static_cast<int>(dtype),
-                                                             nccl::kScalarHostImmediate, comm()),
-                             "make a reduction")) {
-    return error;
-  }
-  premul_ = {dtype, op};
-  return std::nullopt;
-}
-
-nccl::RedOp Gpu::RedOpOf(const Step& step) const {
-  return step.redop == Redop::kMulsum && premul_ ? premul_->op : static_cast<int>(step.redop);
-}
-
 // Returns the place in the buffers at which the step starts. Each step starts at another place,
 // which recent steps are unlikely to have used. The place is the same on all ranks, because
 // registered buffers need equal offsets.
@@ -35,7 +15,7 @@ size_t Gpu::FirstPlace(const Step& step) const {
 
 std::optional<StepError> Gpu::Call(const Step& step, size_t index) {
   const auto calls = static_cast<size_t>(step.group_calls);
-  const size_t groups = buffers_.places(step, layout_) / calls;
+  const size_t groups = buffers_.places(layout_) / calls;
   return CallsFrom(step, (FirstPlace(step) + index) % groups * calls);
 }
 
@@ -44,11 +24,11 @@ std::optional<StepError> Gpu::FirstCall(const Step& step) { return CallsFrom(ste
 // The calls of a group use successive places in rising order. NCCL looks up the registration of a
 // group at the first call's buffer with the size of all calls together (2.28.9 to 2.30.7).
 std::optional<StepError> Gpu::CallsFrom(const Step& step, size_t place) {
-  if (step.group_calls == 1) return CallAt(step, buffers_.At(step, layout_, place));
+  if (step.group_calls == 1) return CallAt(step, buffers_.At(layout_, place));
   if (auto error = NcclCheck(nccl_->ncclGroupStart(), "begin a group")) return error;
   std::optional<StepError> failure;
   for (int call = 0; call < step.group_calls && !failure; ++call) {
-    failure = CallAt(step, buffers_.At(step, layout_, place + static_cast<size_t>(call)));
+    failure = CallAt(step, buffers_.At(layout_, place + static_cast<size_t>(call)));
   }
   // End the group even after an error, because each ncclGroupStart needs an ncclGroupEnd.
   auto ended = NcclCheck(nccl_->ncclGroupEnd(), "end a group");
@@ -65,20 +45,20 @@ std::optional<StepError> Gpu::CallAt(const Step& step, const CallBuffers& buffer
       return NcclCheck(nccl_->ncclBroadcast(send, receive, count, type, step.root, comm(), stream_),
                        "broadcast");
     case Collective::kReduce:
-      return NcclCheck(
-          nccl_->ncclReduce(send, receive, count, type, RedOpOf(step), step.root, comm(), stream_),
-          "reduce");
+      return NcclCheck(nccl_->ncclReduce(send, receive, count, type, static_cast<int>(step.redop),
+                                         step.root, comm(), stream_),
+                       "reduce");
     case Collective::kAllGather:
       return NcclCheck(nccl_->ncclAllGather(send, receive, count, type, comm(), stream_),
                        "all-gather");
     case Collective::kReduceScatter:
-      return NcclCheck(
-          nccl_->ncclReduceScatter(send, receive, count, type, RedOpOf(step), comm(), stream_),
-          "reduce-scatter");
+      return NcclCheck(nccl_->ncclReduceScatter(send, receive, count, type,
+                                                static_cast<int>(step.redop), comm(), stream_),
+                       "reduce-scatter");
     case Collective::kAllReduce:
-      return NcclCheck(
-          nccl_->ncclAllReduce(send, receive, count, type, RedOpOf(step), comm(), stream_),
-          "all-reduce");
+      return NcclCheck(nccl_->ncclAllReduce(send, receive, count, type,
+                                            static_cast<int>(step.redop), comm(), stream_),
+                       "all-reduce");
     case Collective::kSendRecv:
     case Collective::kAllToAll:
     case Collective::kGather:

@@ -18,13 +18,9 @@ using Comm = struct CommRecord*;
 
 using abi::UniqueId;
 
-// ncclDataType_t has the numbers of bench::Dtype. ncclRedOp_t is a number from 0 to 4, or one that
-// ncclRedOpCreatePreMulSum created.
+// ncclDataType_t has the numbers of bench::Dtype, ncclRedOp_t those of bench::Redop.
 using DataType = int;
 using RedOp = int;
-
-// ncclScalarResidence_t: NCCL reads the scalar before the call returns.
-inline constexpr int kScalarHostImmediate = 1;
 
 // clang-format off
 // The functions of libnccl.so.2 that we use: result, name, parameters. Counts are in elements.
@@ -41,9 +37,6 @@ inline constexpr int kScalarHostImmediate = 1;
   F(Result, ncclMemFree, (void* pointer))                                                         \
   F(Result, ncclCommRegister, (Comm comm, void* buffer, size_t bytes, void** handle))             \
   F(Result, ncclCommDeregister, (Comm comm, void* handle))                                        \
-  F(Result, ncclRedOpCreatePreMulSum,                                                             \
-    (RedOp* op, void* scalar, DataType type, int residence, Comm comm))                          \
-  F(Result, ncclRedOpDestroy, (RedOp op, Comm comm))                                              \
   F(Result, ncclGroupStart, ())                                                                   \
   F(Result, ncclGroupEnd, ())                                                                     \
   F(Result, ncclBroadcast,                                                                        \

@@ -114,7 +114,6 @@ Failure NcclBackend::Unsupported(const Step& step) const {
     return Unsupported(
         "NCCL reduces 8-bit floats only on GPUs of compute capability 9.0 or higher");
   }
-  if (step.iterations < 1) return Unsupported("a timing needs at least one iteration");
   if (step.choice.kind != Choice::Kind::kForced) return std::nullopt;
   if (!IsTuned(step.collective)) {
     return Unsupported("NCCL asks no tuner about this collective, so no choice can be forced");
@@ -130,10 +129,10 @@ Failure NcclBackend::PrepareAll(const Step& step, const Limit& limit) {
   CallLayout layout;
   // These two checks need no exchange, because their results are the same in all processes.
   if (Failure failure = Unsupported(step)) return failure;
-  if (Failure failure = LayOut(step, 0, ranks_, &layout)) return failure;
+  if (Failure failure = LayOut(step, ranks_, &layout)) return failure;
   const Needs needs = {PatternKey::For(step.collective, step.dtype, step.redop, ranks_),
-                       step.registered, SpanOf(step, step.in_place ? 0 : layout.send_bytes),
-                       SpanOf(step, step.in_place ? layout.region_bytes() : layout.receive_bytes)};
+                       step.registered, SpanOf(step, layout.send_bytes),
+                       SpanOf(step, layout.receive_bytes)};
   const auto task = [step](Gpu& gpu, size_t) { return gpu.Prepare(step); };
   const Failure mine = OnAll(task, limit, "preparing " + InWords(step));
   if (body_->stop && !mine) return RunEndedError();

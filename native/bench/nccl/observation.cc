@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "abi/profiler_v5.h"
+#include "abi/profiler.h"
 #include "common/text.h"
 #include "common/vocabulary.h"
 #include "host/cost_table.h"
@@ -176,7 +176,7 @@ abi::Result Init(void** context, uint64_t /*communicator_id*/, int* mask,
   return abi::kSuccess;
 }
 
-abi::Result StartEvent(void* context, void** handle, abi::ProfilerEventV5* event) {
+abi::Result StartEvent(void* context, void** handle, abi::ProfilerEvent<5>* event) {
   *handle = nullptr;
   if (event->type != abi::kProfileCollective && event->type != abi::kProfilePointToPoint) {
     return abi::kSuccess;
@@ -243,9 +243,9 @@ std::optional<ProbedCall> CallProbe::Take(int rank) {
 // NCCL looks up the symbol ncclProfiler_v5 in the program. NCCL may call the functions of this
 // table from any thread. The functions throw only if memory is exhausted, which ends the program.
 extern "C" {
-extern __attribute__((visibility("default"))) const nccltune::abi::ProfilerV5 ncclProfiler_v5;
+extern __attribute__((visibility("default"))) const nccltune::abi::Profiler<5> ncclProfiler_v5;
 
-const nccltune::abi::ProfilerV5 ncclProfiler_v5 = {
+const nccltune::abi::Profiler<5> ncclProfiler_v5 = {
     "nccltune-bench",
     nccltune::bench::Init,
     nccltune::bench::StartEvent,

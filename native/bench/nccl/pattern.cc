@@ -201,15 +201,11 @@ constexpr int kMaxFactors = 4;
 
 uint64_t RandomAt(int rank, size_t index) { return MixSeed(static_cast<uint64_t>(rank), index); }
 
-// Returns the largest factor by which the reduction multiplies a rank's data. The factors of mulsum
-// are 1 and 2; see PremulScalar.
-double LargestWeight(const PatternKey& key) { return key.redop == Redop::kMulsum ? 2 : 1; }
-
 // Returns the number of ranks that contribute a number other than the neutral one to an element.
 int Contributors(const PatternKey& key) {
   if (key.redop == Redop::kProd) return std::min(key.ranks, kMaxFactors);
   // Leave room for at least two different numbers from each contributor.
-  const double room = LargestExact(key.dtype) / LargestWeight(key) / 2;
+  const double room = LargestExact(key.dtype) / 2;
   return static_cast<int>(std::clamp<double>(room, 1, key.ranks));
 }
 
@@ -221,7 +217,7 @@ bool Contributes(const PatternKey& key, int rank, size_t index) {
 
 double Term(const PatternKey& key, int rank, size_t index) {
   if (!Contributes(key, rank, index)) return 0;
-  const double room = LargestExact(key.dtype) / LargestWeight(key) / Contributors(key);
+  const double room = LargestExact(key.dtype) / Contributors(key);
   const auto largest = static_cast<uint64_t>(std::min(room, kLargestTerm));
   return 1.0 + static_cast<double>(RandomAt(rank, index) % largest);
 }
@@ -249,7 +245,6 @@ double NumberAt(const PatternKey& key, int rank, size_t index) {
       return Extreme(key, rank, index);
     case Redop::kSum:
     case Redop::kAvg:
-    case Redop::kMulsum:
       return Term(key, rank, index);
   }
   return 0;
@@ -257,16 +252,12 @@ double NumberAt(const PatternKey& key, int rank, size_t index) {
 
 double ReducedAt(const PatternKey& key, size_t index) {
   double result = NumberAt(key, 0, index);
-  if (key.redop == Redop::kMulsum) result *= PremulScalar(0);
   for (int rank = 1; rank < key.ranks; ++rank) {
     const double number = NumberAt(key, rank, index);
     switch (key.redop) {
       case Redop::kSum:
       case Redop::kAvg:
         result += number;
-        break;
-      case Redop::kMulsum:
-        result += number * PremulScalar(rank);
         break;
       case Redop::kProd:
         result *= number;
@@ -301,8 +292,6 @@ PatternKey PatternKey::For(Collective collective, Dtype dtype, Redop redop, int 
   const bool reduces = Reduces(collective);
   return {dtype, reduces, reduces ? redop : Redop::kSum, ranks};
 }
-
-double PremulScalar(int rank) { return 1 + rank % 2; }
 
 Bytes PatternOf(const PatternKey& key, int rank) {
   const auto size = static_cast<size_t>(SizeOf(key.dtype));

@@ -62,9 +62,6 @@ struct PatternKey {
 // element. Every rank contributes to some elements.
 Bytes PatternOf(const PatternKey& key, int rank);
 
-// Returns the factor that `mulsum` applies to this rank's data.
-double PremulScalar(int rank);
-
 // The reduction of all ranks' patterns, with the tolerance for a result.
 struct Reduced {
   Bytes bytes;

@@ -52,8 +52,7 @@ class PluginEndpoint {
 
   NetPlugin& plugin() { return *plugin_; }
   std::vector<Connection>& connections() { return connections_; }
-  int device() const { return device_; }
-  const NetProperties& properties() const { return properties_; }
+  const std::string& device_name() const { return device_name_; }
 
  private:
   void Init();
@@ -68,7 +67,7 @@ class PluginEndpoint {
   void* context_ = nullptr;
   std::vector<Connection> connections_;
   int device_ = 0;
-  NetProperties properties_;
+  std::string device_name_;
 };
 
 }  // namespace nccltune::host::net

@@ -129,11 +129,10 @@ bool MessageEnd::Post() {
   if (slot.data == nullptr || slot.sequence != posted_) Prepare(&slot);
   slot.request = UnsetRequest();
   const int tag = connection_.forward ? 0 : 1;
-  const abi::Result result = sends()
-                                 ? plugin.Isend(connection_.comm, slot.data, slot.posted_bytes, tag,
-                                                slot.mhandle, &slot.phandle, &slot.request)
-                                 : plugin.Irecv(connection_.comm, slot.data, slot.posted_bytes, tag,
-                                                slot.mhandle, &slot.phandle, &slot.request);
+  const abi::Result result = sends() ? plugin.Isend(connection_.comm, slot.data, slot.posted_bytes,
+                                                    tag, slot.mhandle, &slot.request)
+                                     : plugin.Irecv(connection_.comm, slot.data, slot.posted_bytes,
+                                                    tag, slot.mhandle, &slot.request);
   const char* const call = sends() ? "isend" : "irecv";
   if (result != abi::kSuccess) {
     process_.PluginError(MessageName(posted_), call, result);

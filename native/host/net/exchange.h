@@ -66,7 +66,6 @@ class MessageEnd {
     uint64_t sequence = 0;
     uint64_t posted_bytes = 0;  // size passed to isend or irecv
     unsigned char* data = nullptr;
-    int phandle = 0;
   };
 
   bool Post();

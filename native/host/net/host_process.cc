@@ -211,7 +211,7 @@ bool HostProcess::ExpectsLoss() {
 
 void HostProcess::PluginError(const std::string& where, const char* call, abi::Result result) {
   if (!ExpectsLoss()) Fail(where + ": " + call + " returned " + ResultName(result));
-  if (!loss_) loss_ = PeerLossError{call, ResultName(result), NowNs()};
+  if (!loss_) loss_ = PeerLossError{call, ResultName(result)};
 }
 
 std::optional<std::string> HostProcess::Take(PeerMessage type) {
@@ -239,7 +239,7 @@ void HostProcess::StartRound() {
 }
 
 void HostProcess::KillPeer() {
-  killed_at_ns_ = NowNs();
+  peer_killed_ = true;
   kill(peer_, SIGKILL);
 }
 

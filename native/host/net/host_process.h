@@ -89,7 +89,6 @@ class PeerLink {
 struct PeerLossError {
   std::string call;
   std::string result;
-  int64_t at_ns = 0;
 };
 
 // Used by one thread at a time.
@@ -127,8 +126,7 @@ class HostProcess {
 
   // Kills the other process. From then on the plugin must report its loss.
   void KillPeer();
-  bool peer_killed() const { return killed_at_ns_ != 0; }
-  int64_t killed_at_ns() const { return killed_at_ns_; }
+  bool peer_killed() const { return peer_killed_; }
   const std::optional<PeerLossError>& loss() const { return loss_; }
 
  private:
@@ -140,7 +138,7 @@ class HostProcess {
   std::unique_ptr<PeerLink> link_;
   const pid_t peer_;
   bool peer_closing_ = false;
-  int64_t killed_at_ns_ = 0;
+  bool peer_killed_ = false;
   std::optional<PeerLossError> loss_;
 };
 

@@ -45,7 +45,6 @@ struct ProcessResources {
   int64_t descriptors = 0;
 };
 
-constexpr int kSchemaVersion = 1;
 constexpr size_t kMaxWarnings = 50;
 
 // Rounds to a millionth, which is finer than the precision of any value here.
@@ -55,21 +54,6 @@ json::Value TransferCountValue(const TransferCount& flow) {
   json::Value value;
   value.Set("messages", static_cast<int64_t>(flow.messages));
   value.Set("bytes", static_cast<int64_t>(flow.bytes));
-  return value;
-}
-
-json::Value DeviceValue(int index, const NetProperties& properties) {
-  json::Value value;
-  value.Set("index", index);
-  value.Set("name", properties.name);
-  value.Set("pci_path", properties.pci_path);
-  value.Set("speed_mbps", properties.speed);
-  value.Set("latency_us", static_cast<double>(properties.latency));
-  value.Set("max_comms", properties.max_comms);
-  value.Set("max_recvs", properties.max_recvs);
-  json::Value members = json::Value::EmptyArray();
-  for (const int member : properties.members) members.Append(member);
-  value.Set("members", std::move(members));
   return value;
 }
 
@@ -131,7 +115,6 @@ json::Value OwnReport(const Measured& measured, const ProcessResources& left_beh
   value.Set("sent", TransferCountValue(measured.sent));
   value.Set("received", TransferCountValue(measured.received));
   value.Set("cpu_s", Rounded(measured.cpu_seconds));
-  value.Set("profiler_calls", static_cast<int64_t>(NetPlugin::ProfilerCalls()));
   json::Value left;
   left.Set("threads", left_behind.threads);
   left.Set("descriptors", left_behind.descriptors);
@@ -143,16 +126,9 @@ json::Value OwnReport(const Measured& measured, const ProcessResources& left_beh
 json::Value CommonReport(const NetCheckOptions& options, PluginEndpoint& endpoint) {
   json::Value value;
   value.Set("op", ModeName(options.mode));
-  value.Set("ok", true);
-  value.Set("schema_version", kSchemaVersion);
   value.Set("plugin", endpoint.plugin().name());
   value.Set("interface", endpoint.plugin().version());
-  value.Set("device", DeviceValue(endpoint.device(), endpoint.properties()));
-  value.Set("connections", options.connections);
-  value.Set("direction", options.both ? "both" : "forward");
-  value.Set("window", options.window);
-  value.Set("sizes", options.sizes_text);
-  value.Set("rounds", options.rounds);
+  value.Set("device", endpoint.device_name());
   return value;
 }
 
@@ -204,10 +180,6 @@ void PrintReport(HostProcess& process, Reports reports) {
   if (const std::optional<PeerLossError>& loss = process.loss()) {
     lost.Set("call", loss->call);
     lost.Set("result", loss->result);
-    if (process.peer_killed()) {
-      lost.Set("after_s",
-               Rounded(1e-9 * static_cast<double>(loss->at_ns - process.killed_at_ns())));
-    }
   }
   line.Set("peer_lost", std::move(lost));
   json::Value ranks = json::Value::EmptyArray();

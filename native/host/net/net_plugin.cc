@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/net/net_plugin.h"
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <climits>
@@ -16,7 +15,6 @@
 namespace nccltune::host::net {
 namespace {
 
-std::atomic<uint64_t> profiler_calls{0};
 std::atomic<const char*> call_in_progress = nullptr;
 
 // Names the call that this thread makes until the end of the scope.
@@ -28,14 +26,9 @@ class [[nodiscard]] InCall {
   InCall& operator=(const InCall&) = delete;
 };
 
-// The profiler callback that plugins of interface v10 and later get. The callback accepts each
-// event and counts the calls.
-abi::Result CountProfilerCall(void** event, int /*type*/, void* /*parent*/, int64_t /*plugin*/,
-                              void* /*data*/) {
-  profiler_calls.fetch_add(1, std::memory_order_relaxed);
-  // The plugin passes this handle back at the end of the event; nothing reads it.
-  static int token = 0;
-  if (event != nullptr) *event = &token;
+// The profiler callback that plugins of interface v10 and later get.
+abi::Result IgnoreEvent(void** /*event*/, int /*type*/, void* /*parent*/, int64_t /*plugin*/,
+                        void* /*data*/) {
   return abi::kSuccess;
 }
 
@@ -46,32 +39,6 @@ class Adapter final : public NetPlugin {
   Adapter(SharedLibrary library, const void* exported)
       : library_(std::move(library)), net_(*static_cast<const Net*>(exported)) {}
 
-  // Returns the name of a null member that NCCL uses without a null check; null if there is none.
-  static const char* Missing(const Net& net) {
-    const std::pair<const char*, bool> members[] = {
-        {"name", net.name != nullptr},
-        {"init", net.init != nullptr},
-        {"devices", net.devices != nullptr},
-        {"getProperties", net.get_properties != nullptr},
-        {"listen", net.listen != nullptr},
-        {"connect", net.connect != nullptr},
-        {"accept", net.accept != nullptr},
-        {"regMr", net.reg_mr != nullptr},
-        {"deregMr", net.dereg_mr != nullptr},
-        {"isend", net.isend != nullptr},
-        {"irecv", net.irecv != nullptr},
-        {"test", net.test != nullptr},
-        {"closeSend", net.close_send != nullptr},
-        {"closeRecv", net.close_recv != nullptr},
-        {"closeListen", net.close_listen != nullptr},
-    };
-    for (const auto& [name, is_set] : members) {
-      if (!is_set) return name;
-    }
-    if constexpr (kVersion >= 11) return net.finalize == nullptr ? "finalize" : nullptr;
-    return nullptr;
-  }
-
   int version() const override { return kVersion; }
   const char* name() const override { return net_.name; }
 
@@ -81,9 +48,9 @@ class Adapter final : public NetPlugin {
     *context = nullptr;
     config_.traffic_class = traffic_class;
     if constexpr (kVersion >= 11) {
-      return net_.init(context, communicator, &config_, plugin_log::Function(), CountProfilerCall);
+      return net_.init(context, communicator, &config_, plugin_log::Function(), IgnoreEvent);
     } else if constexpr (kVersion == 10) {
-      return net_.init(plugin_log::Function(), CountProfilerCall);
+      return net_.init(plugin_log::Function(), IgnoreEvent);
     } else {
       return net_.init(plugin_log::Function());
     }
@@ -100,24 +67,12 @@ class Adapter final : public NetPlugin {
     return net_.devices(count);
   }
 
-  abi::Result GetProperties(int device, NetProperties* properties) override {
+  abi::Result GetName(int device, std::string* name) override {
     const InCall call("getProperties");
     Properties got{};
     const abi::Result result = net_.get_properties(device, &got);
-    if (result != abi::kSuccess) return result;
-    properties->name = got.name == nullptr ? "" : got.name;
-    properties->pci_path = got.pci_path == nullptr ? "" : got.pci_path;
-    properties->speed = got.speed;
-    properties->latency = got.latency;
-    properties->max_comms = got.max_comms;
-    properties->max_recvs = got.max_recvs;
-    if constexpr (kVersion >= 9) {
-      const auto& [count, devices] = got.v_device;
-      properties->member_count = count;
-      properties->most_members = static_cast<int>(std::size(devices));
-      properties->members.assign(devices, devices + std::clamp(count, 0, properties->most_members));
-    }
-    return abi::kSuccess;
+    if (result == abi::kSuccess) *name = got.name;
+    return result;
   }
 
   abi::Result MakeVirtualDevice([[maybe_unused]] const std::vector<int>& members,
@@ -181,23 +136,23 @@ class Adapter final : public NetPlugin {
   }
 
   abi::Result Isend(void* send_comm, void* data, size_t bytes, int tag, void* mhandle,
-                    [[maybe_unused]] void* phandle, void** request) override {
+                    void** request) override {
     const InCall call("isend");
     if (kVersion < 9 && bytes > INT_MAX) return abi::kInternalError;
     if constexpr (kVersion >= 10) {
-      return net_.isend(send_comm, data, bytes, tag, mhandle, phandle, request);
+      return net_.isend(send_comm, data, bytes, tag, mhandle, nullptr, request);
     } else {
       return net_.isend(send_comm, data, static_cast<Size>(bytes), tag, mhandle, request);
     }
   }
 
   abi::Result Irecv(void* recv_comm, void* data, size_t bytes, int tag, void* mhandle,
-                    [[maybe_unused]] void* phandle, void** request) override {
+                    void** request) override {
     const InCall call("irecv");
     if (kVersion < 9 && bytes > INT_MAX) return abi::kInternalError;
     auto size = static_cast<Size>(bytes);
     if constexpr (kVersion >= 10) {
-      return net_.irecv(recv_comm, 1, &data, &size, &tag, &mhandle, &phandle, request);
+      return net_.irecv(recv_comm, 1, &data, &size, &tag, &mhandle, nullptr, request);
     } else {
       return net_.irecv(recv_comm, 1, &data, &size, &tag, &mhandle, request);
     }
@@ -229,20 +184,13 @@ class Adapter final : public NetPlugin {
 };
 
 template <int kVersion, typename Net, typename Properties>
-std::unique_ptr<NetPlugin> MakeAdapter(SharedLibrary library, const void* exported,
-                                       std::string* error) {
-  using OfVersion = Adapter<kVersion, Net, Properties>;
-  if (const char* const missing = OfVersion::Missing(*static_cast<const Net*>(exported))) {
-    *error = "interface v" + std::to_string(kVersion) + " has no " + missing;
-    return nullptr;
-  }
-  return std::make_unique<OfVersion>(std::move(library), exported);
+std::unique_ptr<NetPlugin> MakeAdapter(SharedLibrary library, const void* exported) {
+  return std::make_unique<Adapter<kVersion, Net, Properties>>(std::move(library), exported);
 }
 
 struct SupportedInterface {
   int version;
-  std::unique_ptr<NetPlugin> (*make)(SharedLibrary library, const void* exported,
-                                     std::string* error);
+  std::unique_ptr<NetPlugin> (*make)(SharedLibrary library, const void* exported);
 };
 
 // The supported interface versions, newest first.
@@ -261,8 +209,6 @@ std::string SymbolName(int version) { return "ncclNetPlugin_v" + std::to_string(
 }  // namespace
 
 const char* NetPlugin::CallInProgress() { return call_in_progress.load(std::memory_order_relaxed); }
-
-uint64_t NetPlugin::ProfilerCalls() { return profiler_calls.load(std::memory_order_relaxed); }
 
 std::string ResultName(int result) {
   static constexpr std::array<const char*, 8> kNames = {
@@ -285,7 +231,7 @@ std::unique_ptr<NetPlugin> NetPlugin::Open(const std::string& path, int interfac
   for (const SupportedInterface& known : kInterfaces) {
     if (interface != 0 && interface != known.version) continue;
     const void* const exported = library.FindAddress(SymbolName(known.version).c_str());
-    if (exported != nullptr) return known.make(std::move(library), exported, error);
+    if (exported != nullptr) return known.make(std::move(library), exported);
   }
   *error = interface == 0 ? "exports no net interface that this program knows"
                           : "exports no " + SymbolName(interface) + " that this program knows";

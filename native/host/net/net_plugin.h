@@ -17,26 +17,12 @@ inline constexpr int kMaxRecvs = 8;  // NCCL_PROXY_MAX_SUBS: number of sizes pas
 // Returns "remote error" for 6; "result 9" for a number that NCCL does not have.
 std::string ResultName(int result);
 
-// The properties of a device that the report shows.
-struct NetProperties {
-  std::string name;
-  std::string pci_path;
-  int speed = 0;
-  float latency = 0;
-  int max_comms = 0;
-  int max_recvs = 0;
-  // The NICs of a virtual device, since v9, and what the plugin and the interface say how many.
-  std::vector<int> members;
-  int member_count = 0;
-  int most_members = 0;
-};
-
 // The functions return NCCL's result code. They may be called from every thread from which NCCL
 // calls them.
 class NetPlugin {
  public:
   // Opens the plugin with that interface version; 0 means the newest version that both the plugin
-  // and this program have. Returns null with *error if there is none, or if it is incomplete.
+  // and this program have. Returns null with *error if there is none.
   static std::unique_ptr<NetPlugin> Open(const std::string& path, int interface,
                                          std::string* error);
 
@@ -50,7 +36,8 @@ class NetPlugin {
   virtual abi::Result Init(uint64_t communicator, int traffic_class, void** context) = 0;
   virtual abi::Result Finalize(void* context) = 0;
   virtual abi::Result Devices(int* count) = 0;
-  virtual abi::Result GetProperties(int device, NetProperties* properties) = 0;
+  // The name is one of the properties of a device.
+  virtual abi::Result GetName(int device, std::string* name) = 0;
   // Returns kInvalidUsage before v9, or if the plugin has no such function.
   virtual abi::Result MakeVirtualDevice(const std::vector<int>& members, int* device) = 0;
 
@@ -60,9 +47,9 @@ class NetPlugin {
   virtual abi::Result RegMr(void* comm, void* data, size_t bytes, int type, void** mhandle) = 0;
   virtual abi::Result DeregMr(void* comm, void* mhandle) = 0;
   virtual abi::Result Isend(void* send_comm, void* data, size_t bytes, int tag, void* mhandle,
-                            void* phandle, void** request) = 0;
+                            void** request) = 0;
   virtual abi::Result Irecv(void* recv_comm, void* data, size_t bytes, int tag, void* mhandle,
-                            void* phandle, void** request) = 0;
+                            void** request) = 0;
   virtual abi::Result Test(void* request, int* done, int* sizes) = 0;
   virtual abi::Result CloseSend(void* send_comm) = 0;
   virtual abi::Result CloseRecv(void* recv_comm) = 0;
@@ -70,9 +57,6 @@ class NetPlugin {
 
   // Returns the function of the plugin that runs in this process; null if none. Async-signal-safe.
   static const char* CallInProgress();
-
-  // Number of profiler callback calls that plugins of v10 and later made in this process.
-  static uint64_t ProfilerCalls();
 
  protected:
   NetPlugin() = default;

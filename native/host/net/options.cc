@@ -153,7 +153,6 @@ OptionTable TableFor(NetCheckOptions& options) {
     return Quoted(text) + " is neither both nor forward";
   });
   table.Value("--sizes", [&options](std::string_view text) -> std::string {
-    options.sizes_text = text;
     if (ParseSizes(text, &options.sizes)) return {};
     return Quoted(text) + " is neither a list like 0,1,4K,1M nor a range like 0-1M, up to 1G";
   });
@@ -190,13 +189,9 @@ std::string Complete(NetCheckOptions& options, bool has_mode) {
   }
   if (options.mode == NetCheckMode::kThroughput) {
     if (!options.sizes.list.empty()) return "--sizes: throughput takes --slice";
-    options.sizes_text = std::to_string(options.slice);
     options.sizes.list = {options.slice};
   }
-  if (options.sizes.list.empty()) {
-    options.sizes_text = "0-1M";
-    ParseSizes(options.sizes_text, &options.sizes);
-  }
+  if (options.sizes.list.empty()) ParseSizes("0-1M", &options.sizes);
   return {};
 }
 

@@ -32,7 +32,6 @@ struct NetCheckOptions {
   int connections = 1;
   bool both = true;  // true: both directions; false: only from rank 0 to rank 1
   Sizes sizes;
-  std::string sizes_text;
   uint64_t messages = 200;  // transfer: for each connection and direction
   int window = 8;
   uint64_t slack = 4096;  // bytes by which a receive may be larger than its message

@@ -156,7 +156,7 @@ class GroupRun {
       return result_;
     }
     const nccl::Result result = End("");
-    if (runs && !ProfilerRange::IsActive()) remember(group_);
+    if (runs) remember(group_);
     return result;
   }
 
@@ -168,9 +168,9 @@ class GroupRun {
     Port* const port = PortOf(call, false);
     if (port != nullptr) port->end->CountNative();
     const bool closed = port != nullptr && port->end->closed() && !port->end->is_unusable();
-    CountOne(call, port,
-             closed ? RouteOfClosed(port->end->gave_way())
-                    : RouteWithoutLane(call.bytes(), communicator.options().from));
+    ProcessCounts().Add(closed ? RouteOfClosed(port->end->gave_way())
+                               : RouteWithoutLane(call.bytes(), communicator.options().from),
+                        call.bytes());
   }
 
   void WithdrawStaleOfDryRuns() {
@@ -195,12 +195,7 @@ class GroupRun {
       if (route == Route::kPushed) route = Route::kDry;
       if (message.captured && route != Route::kSmall) route = Route::kCaptured;
     }
-    CountOne(call, port, route);
-  }
-
-  static void CountOne(const MessageCall& call, const Port* port, Route route) {
     ProcessCounts().Add(route, call.bytes());
-    if (port != nullptr) ProfilerRange::Mark(port->name, call.bytes(), DescribeRoute(route));
   }
 
   void Prepare() {
@@ -484,7 +479,6 @@ class GroupRun {
         const GroupMessage& message = batches_[batch].messages[i];
         const Route route = RouteToCount(outcome.messages[batch][i], routes_[batch][i], message);
         ProcessCounts().Add(route, message.bytes);
-        ProfilerRange::Mark(message.port->name, message.bytes, DescribeRoute(route));
       }
     }
   }
@@ -563,8 +557,6 @@ class NonblockingGroupRun final : public PendingGroup {
 
 GroupResult RunCalls(GroupCalls group, const Native& native, nccl::Result error,
                      const Remember& remember) {
-  std::optional<ProfilerRange> range;
-  if (ProfilerRange::IsActive()) range.emplace(DescribeGroup(group));
   GroupResult result;
   if (GroupRun run(group, native); run.Blocks()) {
     result.result = run.Run(error, remember);

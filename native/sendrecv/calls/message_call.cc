@@ -107,26 +107,6 @@ bool IsRefused(const EnqueueCall& call, int ranks, const Native& native) {
          (call.type && IsUnknownType(*call.type, native.version)) || (call.op && *call.op < 0);
 }
 
-std::string DescribeGroup(const GroupCalls& group) {
-  size_t sends = 0;
-  size_t receives = 0;
-  uint64_t bytes = 0;
-  const auto add = [&](const MessageCall& call) {
-    ++(call.role == Role::kSender ? sends : receives);
-    bytes += call.bytes();
-  };
-  for (const MessageCall& call : group.already_called) add(call);
-  for (const HeldCall& held : group.held) {
-    if (held.other == nullptr) add(held.message);
-  }
-  const auto several = [](size_t count, std::string_view what) {
-    return std::to_string(count) + std::string(what) + (count == 1 ? ", " : "s, ");
-  };
-  std::string words = sends == 0 ? "" : several(sends, " send");
-  if (receives != 0) words += several(receives, " receive");
-  return words + std::to_string(bytes) + " bytes";
-}
-
 void CallNested(const std::vector<HeldCall>& held) {
   for (const HeldCall& each : held) {
     if (each.nests) (*each.other)();

@@ -99,7 +99,4 @@ bool IsReady(nccl::Comm comm, const Native& native);
 bool IsRefused(const MessageCall& call, int ranks, const Native& native);
 bool IsRefused(const EnqueueCall& call, int ranks, const Native& native);
 
-// Returns a text such as "2 sends, 2 receives, 134217728 bytes".
-std::string DescribeGroup(const GroupCalls& group);
-
 }  // namespace nccltune::sendrecv

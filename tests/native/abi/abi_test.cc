@@ -32,7 +32,6 @@ TEST(NetAbi, NumbersOfNcclsConstants) {
   EXPECT_EQ(kPointerCuda, 2);
   EXPECT_EQ(kPointerDmaBuf, 4);
   EXPECT_EQ(static_cast<int>(kNetDeviceUnpack), 1);
-  EXPECT_EQ(static_cast<int>(kNetEventUpdateAndStop), 3);
   EXPECT_EQ(kSubsysNet, 0x10UL);
 }
 

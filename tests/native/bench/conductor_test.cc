@@ -95,21 +95,6 @@ TEST(Conductor, AllProcessesRunTheSameSteps) {
   EXPECT_EQ(steps[2], steps[0]);
 }
 
-TEST(Conductor, PicksIterationsForTheTimeThatIsAskedFor) {
-  std::atomic<int> trials = 0;
-  WholeRun run(2, [&](const World& world) {
-    return Script{.run = [&trials, world](const Step& step) {
-      if (step.iterations == Iterations::kMin) ++trials;
-      return TimedAs(world, 250);
-    }};
-  });
-  run.Hello();
-  run.Send(MeasureLine(R"(,"iterations":0,"target_ms":5,"rounds":3)"));
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(*run.Receive().Find("iterations")->AsInt(), 20);
-  EXPECT_EQ(run.Finish(), 0);
-  EXPECT_EQ(trials, 2) << "one for each process";
-}
-
 TEST(Conductor, ExchangesReachAllInOrder) {
   std::atomic<int> rounds = 0;
   WholeRun run(4, [&](const World&) {
@@ -184,7 +169,7 @@ TEST(Conductor, UnsupportedStepsAreNotSentToTheBackend) {
       {MeasureLine(R"(,"dtype":"half")"), "half"},
       {MeasureLine(R"(,"redop":"max")"), "max"},
       {MeasureLine(R"(,"registered":true)"), "registered buffers"},
-      {MeasureLine(R"(,"graph":true,"iterations":0)"), "CUDA graphs"},
+      {MeasureLine(R"(,"graph":true)"), "CUDA graphs"},
       {MeasureLine(R"(,"group_calls":4)"), "a group of calls"},
       {MeasureLine(R"(,"load":true)"), "a load beside the calls"},
       {R"({"op":"measure","collective":"allreduce","bytes":[8],"choices":[{"algorithm":"ring",)"

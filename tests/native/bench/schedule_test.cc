@@ -31,22 +31,19 @@ std::vector<Place> Places(const std::vector<Step>& steps) {
 }
 
 TEST(Schedule, ARoundHasEachChoiceOnceAndTheDefaultRepeated) {
-  for (const bool by_size : {false, true}) {
-    for (int repeats = 1; repeats <= 3; ++repeats) {
-      BenchRequest request = MakeRequest(5, 4, repeats, 42);
-      request.by_size = by_size;
-      const std::vector<Step> steps = StepsOfRound(request, 3);
-      std::vector<Place> places = Places(steps);
-      EXPECT_EQ(places.size(), static_cast<size_t>(5 * (4 + repeats)));
-      const std::set<Place> different(places.begin(), places.end());
-      EXPECT_EQ(different.size(), places.size());
-      for (const size_t bytes : request.bytes) {
-        for (int repeat = 0; repeat < repeats; ++repeat) {
-          EXPECT_TRUE(different.contains({bytes, R"("default")", repeat}));
-        }
+  for (int repeats = 1; repeats <= 3; ++repeats) {
+    const BenchRequest request = MakeRequest(5, 4, repeats, 42);
+    const std::vector<Step> steps = StepsOfRound(request, 3);
+    std::vector<Place> places = Places(steps);
+    EXPECT_EQ(places.size(), static_cast<size_t>(5 * (4 + repeats)));
+    const std::set<Place> different(places.begin(), places.end());
+    EXPECT_EQ(different.size(), places.size());
+    for (const size_t bytes : request.bytes) {
+      for (int repeat = 0; repeat < repeats; ++repeat) {
+        EXPECT_TRUE(different.contains({bytes, R"("default")", repeat}));
       }
-      for (const Step& step : steps) EXPECT_EQ(step.round, 3);
     }
+    for (const Step& step : steps) EXPECT_EQ(step.round, 3);
   }
 }
 
@@ -70,22 +67,6 @@ TEST(Schedule, TheOrderIsDecidedBySeedAndRound) {
   EXPECT_NE(order(7, 2), order(8, 2));
   // Another seed gives another order in round 0 too.
   EXPECT_NE(order(7, 0), order(8, 0));
-}
-
-TEST(Schedule, BySizeKeepsTheSizesTogetherInTheirOrder) {
-  BenchRequest request = MakeRequest(6, 5, 2, 7);
-  std::reverse(request.bytes.begin(), request.bytes.end());
-  request.by_size = true;
-  std::vector<size_t> sizes;
-  std::set<std::string> first_choices;
-  for (const Step& step : StepsOfRound(request, 0)) {
-    if (sizes.empty() || sizes.back() != step.bytes) {
-      sizes.push_back(step.bytes);
-      first_choices.insert(json::Write(ToJson(step.choice)));
-    }
-  }
-  EXPECT_EQ(sizes, request.bytes);
-  EXPECT_GT(first_choices.size(), 1U) << "the choices of a size are shuffled";
 }
 
 // Every step is equally likely at every position. A chi-square test: a correct shuffle passes with
@@ -129,43 +110,6 @@ TEST(Random, IsTheSameEverywhere) {
   EXPECT_NE(MixSeed(MixSeed(1, uint64_t{2}), uint64_t{3}),
             MixSeed(MixSeed(1, uint64_t{3}), uint64_t{2}));
   EXPECT_NE(MixSeed(MixSeed(1, "ab"), "c"), MixSeed(MixSeed(1, "a"), "bc"));
-}
-
-TEST(Iterations, AreThoseOfTheRequest) {
-  Step step;
-  step.iterations = 7;
-  EXPECT_EQ(Iterations(5).For(step), 7);
-}
-
-TEST(Iterations, ArePickedOnceForEachSizeAndChoice) {
-  Iterations iterations(5);
-  Step step;
-  step.iterations = 0;
-  step.bytes = 1024;
-  EXPECT_FALSE(iterations.For(step));
-  iterations.SetTrialTime(step, 100);
-  EXPECT_EQ(iterations.For(step), 50);
-  Step other = step;
-  other.bytes = 2048;
-  EXPECT_FALSE(iterations.For(other));
-  other = step;
-  other.choice = {Choice::Kind::kForced, {abi::kTree, abi::kLl}, -1, 0};
-  EXPECT_FALSE(iterations.For(other));
-  iterations.SetTrialTime(other, 1e9);
-  EXPECT_EQ(iterations.For(other), Iterations::kMin);
-  iterations.SetTrialTime(other, 1e-9);
-  EXPECT_EQ(iterations.For(other), Iterations::kMax);
-  EXPECT_EQ(iterations.For(step), 50);
-}
-
-TEST(Iterations, ATrialIsShort) {
-  Step step;
-  step.iterations = 0;
-  step.warmup = 0;
-  const Step trial = Iterations::Trial(step);
-  EXPECT_EQ(trial.iterations, Iterations::kMin);
-  EXPECT_EQ(trial.warmup, 1);
-  EXPECT_FALSE(trial.check);
 }
 
 }  // namespace

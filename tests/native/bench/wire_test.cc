@@ -141,9 +141,9 @@ Step FullStep() {
   step.collective = Collective::kScatter;
   step.bytes = size_t{1} << 40;
   step.dtype = Dtype::kF8e5m2;
-  step.redop = Redop::kMulsum;
+  step.redop = Redop::kAvg;
   step.root = 3;
-  step.in_place = step.registered = step.graph = step.load = true;
+  step.registered = step.graph = step.load = true;
   step.choice = {Choice::Kind::kForced, {abi::kPat, abi::kSimple}, 12, 4096};
   step.group_calls = 8;
   step.warmup = 5;

@@ -184,31 +184,23 @@ TEST(SlowFlowWatch, AStalledFlowIsSlow) {
   EXPECT_EQ(reported[0].share, 0);
 }
 
-TEST(SlowFlowWatch, AFlowThatHasNothingToDoIsNotSlow) {
-  Watched watched(4);
-  std::vector<FlowWork> work = OneSlow();
+TEST(SlowFlowWatch, WhatIsNotSlow) {
+  std::vector<FlowWork> idle = OneSlow();
   // It was fast but the others left it little, or a thread was late.
-  work[2].path_samples = 29;
-  EXPECT_TRUE(watched.Window(work).empty());
-  EXPECT_TRUE(watched.Window(work).empty());
-}
-
-TEST(SlowFlowWatch, AThirdIsNotSlow) {
-  Watched watched(4);
-  const std::vector<FlowWork> work = {Busy(900), Busy(900), Busy(300), Busy(900)};
-  EXPECT_TRUE(watched.Window(work).empty());
-  EXPECT_TRUE(watched.Window(work).empty());
-}
-
-TEST(SlowFlowWatch, ALittleLoadShowsNothing) {
-  Watched watched(4);
-  const std::vector<FlowWork> few = {Busy(15), Busy(15), Busy(0), Busy(15)};
-  EXPECT_TRUE(watched.Window(few).empty());
-  EXPECT_TRUE(watched.Window(few).empty());
+  idle[2].path_samples = 29;
   std::vector<FlowWork> seldom = OneSlow();
   for (FlowWork& work : seldom) work.samples = work.path_samples = 9;
-  EXPECT_TRUE(watched.Window(seldom).empty());
-  EXPECT_TRUE(watched.Window(seldom).empty());
+  const std::pair<const char*, std::vector<FlowWork>> cases[] = {
+      {"has nothing to do", idle},
+      {"a third", {Busy(900), Busy(900), Busy(300), Busy(900)}},
+      {"a little load", {Busy(15), Busy(15), Busy(0), Busy(15)}},
+      {"seldom looked at", seldom},
+      {"no sisters", {Busy(0)}}};
+  for (const auto& [what, work] : cases) {
+    Watched watched(work.size());
+    EXPECT_TRUE(watched.Window(work).empty()) << what;
+    EXPECT_TRUE(watched.Window(work).empty()) << what;
+  }
 }
 
 TEST(SlowFlowWatch, APauseOfTheConnectionShowsNothing) {
@@ -217,12 +209,6 @@ TEST(SlowFlowWatch, APauseOfTheConnectionShowsNothing) {
   EXPECT_TRUE(watched.Window(OneSlow(), 2 * kSlowWindowNs).empty());
   EXPECT_TRUE(watched.Window(OneSlow()).empty());
   EXPECT_EQ(watched.Window(OneSlow()).size(), 1U);
-}
-
-TEST(SlowFlowWatch, OneFlowHasNoSisters) {
-  Watched watched(1);
-  EXPECT_TRUE(watched.Window({Busy(0)}).empty());
-  EXPECT_TRUE(watched.Window({Busy(0)}).empty());
 }
 
 TEST(SlowFlowWatch, HalfOfTheFlowsMayBeSlow) {
@@ -310,31 +296,21 @@ TEST(StatsPage, GoesWithItsOwner) {
   EXPECT_TRUE(OpenMemory(kStatsName).empty());
 }
 
-TEST(StatsPage, CountsUnseenWithoutADescriptor) {
-  std::string why;
-  {
-    const Limited limited(RLIMIT_NOFILE, 0);
+TEST(StatsPage, CountsUnseenWithoutADescriptorOrWhereFilesMayNotBeSoLarge) {
+  const std::tuple<__rlimit_resource, rlim_t, const char*> cases[] = {
+      {RLIMIT_NOFILE, 0, "memfd_create: Too many open files"},
+      // A larger file would raise a signal.
+      {RLIMIT_FSIZE, 100, "the limit of a file's size: File too large"}};
+  for (const auto& [resource, most, why] : cases) {
+    std::optional<Limited> limited(std::in_place, resource, most);
     StatsPage page(4);
     page.Publish();
     page.flows()[3].bytes += 9;
+    limited.reset();
     EXPECT_EQ(page.flows()[3].bytes, 9U);
     EXPECT_EQ(page.connection().flows, 4U);
-    why = page.hidden();
+    EXPECT_EQ(page.hidden(), why);
   }
-  EXPECT_EQ(why, "memfd_create: Too many open files");
-}
-
-TEST(StatsPage, CountsUnseenWhereFilesMayNotBeSoLarge) {
-  std::string why;
-  {
-    // A larger file would raise a signal.
-    const Limited limited(RLIMIT_FSIZE, 100);
-    const StatsPage page(4);
-    page.flows()[3].bytes += 9;
-    EXPECT_EQ(page.flows()[3].bytes, 9U);
-    why = page.hidden();
-  }
-  EXPECT_EQ(why, "the limit of a file's size: File too large");
 }
 
 TEST(SharedText, IsCutAndEnded) {

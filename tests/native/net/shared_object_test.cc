@@ -1,45 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shared object as it is shipped: what it exports and what it needs.
+// The shared object as it is shipped, by its symbols.
 #include "abi/net.h"
 
-#include <dirent.h>
-
-#include "program_output.h"
 #include "testing.h"
 
 namespace nccltune::net {
 namespace {
 
-TEST(SharedObject, ExportsExactlyThese) {
-  if (!HaveReadelf()) GTEST_SKIP() << "no readelf (Debian: binutils)";
-  EXPECT_EQ(ExportedSymbols(NET_PLUGIN),
-            (std::set<std::string>{"ncclNetPlugin_v6", "ncclNetPlugin_v7", "ncclNetPlugin_v8",
-                                   "ncclNetPlugin_v9", "ncclNetPlugin_v10", "ncclNetPlugin_v11",
-                                   "ncclNetPlugin_v12"}));
-}
-
-#ifndef NCCLTUNE_SANITIZED  // a sanitizer's build needs the sanitizer's runtime as well
-TEST(SharedObject, NeedsLibcAlone) {
-  if (!HaveReadelf()) GTEST_SKIP() << "no readelf (Debian: binutils)";
-  ExpectLibcAlone(NET_PLUGIN);
-}
-#endif
-
-TEST(SharedObject, IsMarkedToStayInTheProcess) {
-  if (!HaveReadelf()) GTEST_SKIP() << "no readelf (Debian: binutils)";
-  bool stays = false;
-  for (const std::vector<std::string>& words : Readelf("--dynamic", NET_PLUGIN)) {
-    if (words.size() < 2 || words[1] != "(FLAGS_1)") continue;
-    for (const std::string& word : words) stays = stays || word == "NODELETE";
-  }
-  EXPECT_TRUE(stays);
-}
-
 constexpr rlim_t kSoft = 300;
 constexpr rlim_t kHard = 2000;
 
-void NoLog(abi::LogLevel /*level*/, unsigned long /*flags*/, const char* /*file*/, int /*line*/,
-           const char* /*format*/, ...) {}
+void Silent(abi::LogLevel /*level*/, unsigned long /*flags*/, const char* /*file*/, int /*line*/,
+            const char* /*format*/, ...) {}
 
 // Returns the soft limit after init; `setting` is the variable's value.
 rlim_t LimitAfterInit(const char* setting) {
@@ -57,7 +29,7 @@ rlim_t LimitAfterInit(const char* setting) {
     const auto* const net = static_cast<const abi::NetV11*>(dlsym(library, "ncclNetPlugin_v11"));
     void* context = nullptr;
     abi::NetCommConfig config = {abi::kNetUndefined};
-    if (net->init(&context, 0, &config, NoLog, nullptr) != abi::kSuccess) _exit(2);
+    if (net->init(&context, 0, &config, Silent, nullptr) != abi::kSuccess) _exit(2);
     getrlimit(RLIMIT_NOFILE, &limit);
     const bool written = write(ends[1], &limit.rlim_cur, sizeof(limit.rlim_cur)) > 0;
     net->finalize(context);
@@ -89,18 +61,14 @@ TEST(DescriptorLimit, StaysIfTheSettingIsZeroOrLower) {
 
 constexpr int kCommunicators = 50;
 
-size_t Entries(const char* path) {
-  DIR* const folder = opendir(path);
-  if (folder == nullptr) return 0;
-  size_t count = 0;
-  while (readdir(folder) != nullptr) ++count;
-  closedir(folder);
-  return count;
+ptrdiff_t Entries(const char* path) {
+  std::error_code error;
+  return std::distance(std::filesystem::directory_iterator(path, error), {});
 }
 
 struct Held {
-  size_t descriptors = Entries("/proc/self/fd");
-  size_t threads = Entries("/proc/self/task");
+  ptrdiff_t descriptors = Entries("/proc/self/fd");
+  ptrdiff_t threads = Entries("/proc/self/task");
 };
 
 // The kernel may still list a thread for a moment after it was joined.
@@ -110,9 +78,6 @@ void ExpectNoMoreThan(const Held& before) {
   EXPECT_LE(after.descriptors, before.descriptors);
   EXPECT_LE(after.threads, before.threads);
 }
-
-void Silent(abi::LogLevel /*level*/, unsigned long /*flags*/, const char* /*file*/, int /*line*/,
-            const char* /*format*/, ...) {}
 
 enum class Abort { kListenerClosed, kListenerLeft, kPeerAccepting };
 

@@ -23,13 +23,6 @@ Result Init(void** context, uint64_t communicator, abi::NetCommConfig* config, a
   return Real().init(context, communicator, config, log, profiler);
 }
 
-Result GetProperties(int device, abi::NetPropertiesV12* properties) {
-  const Result result = Real().get_properties(device, properties);
-  if (Fault("many_members")) properties->v_device.count = 1 << 30;
-  if (Fault("negative_members")) properties->v_device.count = -1;
-  return result;
-}
-
 Result Listen(void* context, int device, void* handle, void** listen_comm) {
   if (Fault("listen_hangs")) pause();
   return Real().listen(context, device, handle, listen_comm);
@@ -81,13 +74,10 @@ Result CloseRecv(void* recv_comm) {
 abi::NetV12 Spoiled() {
   abi::NetV12 net = Real();
   net.init = Init;
-  net.get_properties = GetProperties;
   net.listen = Listen;
   net.irecv = Irecv;
   net.test = Test;
   net.close_recv = CloseRecv;
-  if (Fault("no_close_listen")) net.close_listen = nullptr;
-  if (Fault("no_finalize")) net.finalize = nullptr;
   return net;
 }
 

@@ -1,19 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profiler/histogram.h"
-
-#include <gtest/gtest.h>
-
-#include <array>
-#include <atomic>
-#include <bit>
-#include <map>
-#include <memory>
-#include <random>
-#include <string>
-#include <thread>
-#include <tuple>
-#include <utility>
-#include <vector>
+#include "testing.h"
 
 namespace nccltune::profiler {
 namespace {

@@ -3,13 +3,6 @@
 // Times of kernels: the shipped shared object, played by what NCCL does, on a stand-in of CUDA.
 #include "profiler/launch_timer.h"
 
-#include <dlfcn.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <thread>
-#include <vector>
-
 #include "events_double.h"
 #include "recorded.h"
 #include "testing.h"
@@ -67,7 +60,7 @@ class Timed : public Recorded {
     return OnlyFile();
   }
 };
-using WithLaunches = testing::Types<abi::ProfilerV5, abi::ProfilerV6, abi::ProfilerV7>;
+using WithLaunches = testing::Types<abi::Profiler<5>, abi::Profiler<6>, abi::Profiler<7>>;
 TYPED_TEST_SUITE(Timed, WithLaunches);
 
 auto Running(GpuDouble* gpu, int64_t ns) {

@@ -7,8 +7,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "abi/profiler_v4.h"
-#include "abi/profiler_v7.h"
+#include "abi/profiler.h"
 
 namespace nccltune {
 namespace {
@@ -39,43 +38,22 @@ abi::Result Begin(void** context, int* mask, const char* name, uint64_t id, int 
   return std::getenv("LOGGING_PROFILER_FAILS") == nullptr ? abi::kSuccess : abi::kInternalError;
 }
 
-#if VERSION == 4
-using Event = abi::ProfilerEventV4;
-using Profiler = abi::ProfilerV4;
-abi::Result Init(void** context, int* mask, const char* name, uint64_t id, int nodes, int ranks,
-                 int rank, abi::LogFunction /*log*/) {
-  return Begin(context, mask, name, id, nodes, ranks, rank);
-}
-#else
-#if VERSION == 5
-using Event = abi::ProfilerEventV5;
-using Profiler = abi::ProfilerV5;
-#elif VERSION == 6
-using Event = abi::ProfilerEventV6;
-using Profiler = abi::ProfilerV6;
-#else
-using Event = abi::ProfilerEventV7;
-using Profiler = abi::ProfilerV7;
-#endif
-abi::Result Init(void** context, uint64_t id, int* mask, const char* name, int nodes, int ranks,
-                 int rank, abi::LogFunction /*log*/) {
-  return Begin(context, mask, name, id, nodes, ranks, rank);
-}
-#endif
+using Profiler = abi::Profiler<VERSION>;
+using Event = Profiler::Event;
 
-template <typename Collective>
-size_t CountOf(const Collective& collective) {
-  if constexpr (requires { collective.v5; }) {
-    return collective.v5.count;
-  } else {
-    return collective.count;
-  }
+[[maybe_unused]] abi::Result Init(void** context, int* mask, const char* name, uint64_t id,
+                                  int nodes, int ranks, int rank, abi::LogFunction /*log*/) {
+  return Begin(context, mask, name, id, nodes, ranks, rank);
+}
+[[maybe_unused]] abi::Result Init(void** context, uint64_t id, int* mask, const char* name,
+                                  int nodes, int ranks, int rank, abi::LogFunction /*log*/) {
+  return Begin(context, mask, name, id, nodes, ranks, rank);
 }
 
 abi::Result Start(void* context, void** handle, Event* event) {
   const uint64_t type = event->type;
   size_t count = 0;
-  if (type == abi::kProfileCollective) count = CountOf(event->collective);
+  if (type == abi::kProfileCollective) count = event->collective.count;
   if (type == abi::kProfilePointToPoint) count = event->point_to_point.count;
   *handle = type == abi::kProfileGroup && std::getenv("LOGGING_PROFILER_NO_GROUPS") != nullptr
                 ? nullptr

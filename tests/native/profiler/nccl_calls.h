@@ -4,17 +4,8 @@
 // follow from the plugin's mask, their order and their parents.
 #pragma once
 
-#include <dlfcn.h>
-
-#include <array>
-#include <cstdlib>
-#include <functional>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "abi/profiler_v4.h"
-#include "abi/profiler_v7.h"
+#include "abi/profiler.h"
+#include "standard.h"
 
 namespace nccltune::profiler {
 
@@ -35,37 +26,14 @@ struct ProgramCall {
   bool HasKernel() const { return run == kKernel || run == kSymmetric; }
 };
 
-template <typename Profiler>
-struct InterfaceOf;
-template <>
-struct InterfaceOf<abi::ProfilerV4> {
-  using Event = abi::ProfilerEventV4;
-  static constexpr int kVersion = 4;
-};
-template <>
-struct InterfaceOf<abi::ProfilerV5> {
-  using Event = abi::ProfilerEventV5;
-  static constexpr int kVersion = 5;
-};
-template <>
-struct InterfaceOf<abi::ProfilerV6> {
-  using Event = abi::ProfilerEventV6;
-  static constexpr int kVersion = 6;
-};
-template <>
-struct InterfaceOf<abi::ProfilerV7> {
-  using Event = abi::ProfilerEventV7;
-  static constexpr int kVersion = 7;
-};
-
 inline int nccls_mask = 0;  // one in a process, as in NCCL
 
 // A communicator of NCCL with a plugin.
 template <typename Profiler>
 class PlayedCommunicator {
  public:
-  using Event = typename InterfaceOf<Profiler>::Event;
-  static constexpr int kVersion = InterfaceOf<Profiler>::kVersion;
+  using Event = typename Profiler::Event;
+  static constexpr int kVersion = Profiler::kVersion;
 
   PlayedCommunicator(const std::string& plugin, const char* name, int ranks, int rank,
                      abi::LogFunction log = nullptr) {
@@ -229,14 +197,11 @@ class PlayedCommunicator {
   }
 
   static void FillCollective(const ProgramCall& call, void* group, Event* event) {
+    FillKernel(call, &event->collective);
+    if constexpr (kVersion >= 5) event->collective.parent_group = group;
     if constexpr (kVersion >= 7) {
-      FillKernel(call, &event->collective.v5);
-      event->collective.v5.parent_group = group;
       event->collective.symmetric = call.run == ProgramCall::kSymmetric;
       event->collective.variant = event->collective.symmetric ? "AGxLL_R" : nullptr;
-    } else {
-      FillKernel(call, &event->collective);
-      if constexpr (kVersion >= 5) event->collective.parent_group = group;
     }
   }
 

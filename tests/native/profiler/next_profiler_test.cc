@@ -3,16 +3,10 @@
 // Another profiler plugin behind the recorder.
 #include "profiler/next_profiler.h"
 
-#include <cstdlib>
-#include <memory>
-#include <string>
-#include <tuple>
-#include <utility>
-#include <vector>
-
 #include "log_line.h"
 #include "program_output.h"
 #include "recorded.h"
+#include "testing.h"
 
 namespace nccltune::profiler {
 namespace {

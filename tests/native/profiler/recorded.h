@@ -4,21 +4,6 @@
 // recorder and the plugin behind it belong to a process.
 #pragma once
 
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <functional>
-#include <map>
-#include <sstream>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "common/json.h"
 #include "nccl_calls.h"
 #include "testing.h"
@@ -112,6 +97,6 @@ inline Rows RowsOf(const json::Value& file, std::string_view list) {
   return rows;
 }
 
-using Newest = PlayedCommunicator<abi::ProfilerV7>;
+using Newest = PlayedCommunicator<abi::Profiler<7>>;
 
 }  // namespace nccltune::profiler

@@ -3,26 +3,6 @@
 // The shipped shared object, played by what NCCL does.
 #include "profiler/recorder.h"
 
-#include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <functional>
-#include <map>
-#include <random>
-#include <sstream>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include "common/text.h"
 #include "log_line.h"
 #include "program_output.h"
@@ -43,7 +23,7 @@ namespace {
 template <typename Profiler>
 class EachVersion : public Recorded {
  protected:
-  static constexpr int kVersion = InterfaceOf<Profiler>::kVersion;
+  static constexpr int kVersion = Profiler::kVersion;
   using Communicator = PlayedCommunicator<Profiler>;
 
   // What the file must have for a call of a program.
@@ -98,7 +78,7 @@ class EachVersion : public Recorded {
   }
 };
 using Interfaces =
-    testing::Types<abi::ProfilerV4, abi::ProfilerV5, abi::ProfilerV6, abi::ProfilerV7>;
+    testing::Types<abi::Profiler<4>, abi::Profiler<5>, abi::Profiler<6>, abi::Profiler<7>>;
 TYPED_TEST_SUITE(EachVersion, Interfaces);
 
 TYPED_TEST(EachVersion, CountsAreThoseOfTheProgramCallForCall) {
@@ -512,20 +492,6 @@ TEST_F(Recorded, ARunningProcessWritesPeriodically) {
             }),
             0);
   EXPECT_GE(RowsOf(OnlyFile(), "calls").at("AllReduce 4 ncclFloat32 "), 1);
-}
-
-#ifndef NCCLTUNE_SANITIZED  // a sanitizer's build needs the sanitizer's runtime as well
-TEST(SharedObject, NeedsLibcAlone) {
-  if (!HaveReadelf()) GTEST_SKIP() << "no readelf (Debian: binutils)";
-  ExpectLibcAlone(PROFILER_PLUGIN);
-}
-#endif
-
-TEST(SharedObject, ExportsExactlyThese) {
-  if (!HaveReadelf()) GTEST_SKIP() << "no readelf (Debian: binutils)";
-  EXPECT_EQ(ExportedSymbols(PROFILER_PLUGIN),
-            (std::set<std::string>{"ncclProfiler_v4", "ncclProfiler_v5", "ncclProfiler_v6",
-                                   "ncclProfiler_v7"}));
 }
 
 }  // namespace

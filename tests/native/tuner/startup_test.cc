@@ -24,6 +24,13 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
+Pair ChoiceOf(const TestTuner& tuner) {
+  Call call;
+  call.collective = abi::kAllReduce;
+  call.bytes = 5;
+  return Chosen(tuner.Ask(call), tuner.version());
+}
+
 class StartupTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -43,11 +50,7 @@ class StartupTest : public ::testing::Test {
 
   static bool Decides(const ScopedFile& file) {
     const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
-    const TestTuner tuner(5, {4, 32});
-    Call call;
-    call.collective = abi::kAllReduce;
-    call.bytes = 5;
-    return Chosen(tuner.Ask(call), 5) != Pair{};
+    return ChoiceOf(TestTuner(5, {4, 32})) != Pair{};
   }
 
   static std::string Prefix(const char* level) { return std::string(level) + " TUNER/nccltune: "; }
@@ -297,13 +300,6 @@ void Rewrite(const ScopedFile& file, std::string_view text) {
   std::ofstream(file.path(), std::ios::binary | std::ios::trunc) << text;
 }
 
-Pair ChoiceOf(const TestTuner& tuner) {
-  Call call;
-  call.collective = abi::kAllReduce;
-  call.bytes = 5;
-  return Chosen(tuner.Ask(call), 5);
-}
-
 // Ranks create a later communicator at different times, so that a new file would be seen by some.
 TEST_F(StartupTest, TheFileIsReadOnceInAProcess) {
   const ScopedFile file("allreduce,0,9,tree,ll,-1,-1,-1\n");
@@ -443,11 +439,7 @@ TEST_F(StartupTest, ManyThreadsMakeCommunicatorsAtOnce) {
       for (int i = 0; i < 30; ++i) {
         const bool large = (static_cast<size_t>(i) + t) % 2 == 0;
         const TestTuner tuner(2 + static_cast<int>(t) % 6, large ? Scale{4, 32} : Scale{1, 8});
-        Call call;
-        call.collective = abi::kAllReduce;
-        call.bytes = 5;
-        const Pair expected = {large ? abi::kTree : abi::kRing, abi::kLl};
-        if (Chosen(tuner.Ask(call), tuner.version()) != expected) ++wrong[t];
+        if (ChoiceOf(tuner) != Pair{large ? abi::kTree : abi::kRing, abi::kLl}) ++wrong[t];
       }
     });
   }
@@ -466,29 +458,25 @@ ConfigHeader Header(std::optional<NcclVersion> nccl, std::optional<std::string> 
   return header;
 }
 
-TEST(Provenance, NamesWhatIsOtherwise) {
-  const RunningPlatform here = {NcclVersion{2, 28, 9}, "NVIDIA H200"};
-  EXPECT_EQ(StaleReasons(Header(NcclVersion{2, 28, 9}, "NVIDIA H200"), here), Reasons{});
-  EXPECT_EQ(StaleReasons(Header(NcclVersion{2, 28, 3}, "NVIDIA H200"), here), Reasons{});
-  EXPECT_EQ(StaleReasons(Header(NcclVersion{2, 30, 0}, "NVIDIA H100"), here),
-            (Reasons{"NCCL 2.30.0 (this is 2.28.9)", "'NVIDIA H100' (this is 'NVIDIA H200')"}));
-  EXPECT_EQ(StaleReasons(Header(NcclVersion{3, 28, 9}, {}), here),
-            Reasons{"NCCL 3.28.9 (this is 2.28.9)"});
-}
+const RunningPlatform kHere = {NcclVersion{2, 28, 9}, "NVIDIA H200"};
 
-TEST(Provenance, WhatIsUnknownIsNotCompared) {
-  const RunningPlatform here = {NcclVersion{2, 28, 9}, "NVIDIA H200"};
-  EXPECT_EQ(StaleReasons(Header({}, {}), here), Reasons{});
+TEST(Provenance, NamesWhatIsKnownAndOtherwise) {
+  EXPECT_EQ(StaleReasons(Header(NcclVersion{2, 28, 9}, "NVIDIA H200"), kHere), Reasons{});
+  EXPECT_EQ(StaleReasons(Header(NcclVersion{2, 28, 3}, "NVIDIA H200"), kHere), Reasons{});
+  EXPECT_EQ(StaleReasons(Header(NcclVersion{2, 30, 0}, "NVIDIA H100"), kHere),
+            (Reasons{"NCCL 2.30.0 (this is 2.28.9)", "'NVIDIA H100' (this is 'NVIDIA H200')"}));
+  EXPECT_EQ(StaleReasons(Header(NcclVersion{3, 28, 9}, {}), kHere),
+            Reasons{"NCCL 3.28.9 (this is 2.28.9)"});
+  EXPECT_EQ(StaleReasons(Header({}, {}), kHere), Reasons{});
   EXPECT_EQ(StaleReasons(Header(NcclVersion{2, 20, 1}, "A"), {}), Reasons{});
 }
 
 TEST(Provenance, MeasuredHereNeedsBothToBeKnownAndEqual) {
-  const RunningPlatform here = {NcclVersion{2, 28, 9}, "NVIDIA H200"};
-  EXPECT_TRUE(MeasuredHere(Header(NcclVersion{2, 28, 3}, "NVIDIA H200"), here));
-  EXPECT_FALSE(MeasuredHere(Header(NcclVersion{2, 28, 3}, {}), here));
-  EXPECT_FALSE(MeasuredHere(Header({}, "NVIDIA H200"), here));
-  EXPECT_FALSE(MeasuredHere(Header(NcclVersion{2, 28, 3}, "NVIDIA H100"), here));
-  EXPECT_FALSE(MeasuredHere(Header(NcclVersion{2, 28, 3}, "NVIDIA H200"), {here.nccl, {}}));
+  EXPECT_TRUE(MeasuredHere(Header(NcclVersion{2, 28, 3}, "NVIDIA H200"), kHere));
+  EXPECT_FALSE(MeasuredHere(Header(NcclVersion{2, 28, 3}, {}), kHere));
+  EXPECT_FALSE(MeasuredHere(Header({}, "NVIDIA H200"), kHere));
+  EXPECT_FALSE(MeasuredHere(Header(NcclVersion{2, 28, 3}, "NVIDIA H100"), kHere));
+  EXPECT_FALSE(MeasuredHere(Header(NcclVersion{2, 28, 3}, "NVIDIA H200"), {kHere.nccl, {}}));
 }
 
 TEST(Provenance, TheGpuIsThatOfTheCurrentContext) {

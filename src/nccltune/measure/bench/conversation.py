@@ -34,7 +34,6 @@ class Measure(msgspec.Struct, kw_only=True, tag_field="op", tag="measure"):
     dtype: str = "float"
     redop: str = "sum"
     root: int = 0
-    in_place: bool = False
     registered: bool = False
     graph: bool = False
     group_calls: int = 1

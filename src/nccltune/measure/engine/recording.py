@@ -28,7 +28,6 @@ class _Call(NamedTuple):
 
     collective: Collective
     choice: AnyChoice
-    in_place: bool
     registered: bool
     graph: bool
     group_calls: int
@@ -132,7 +131,6 @@ class Recording:
         call = _Call(
             request.collective,
             choice,
-            request.in_place,
             request.registered,
             request.graph,
             request.group_calls,
@@ -214,7 +212,7 @@ def _can_be_drawn(sample: Sample) -> bool:
     return (
         (isinstance(sample.choice, Choice) or sample.choice == "default")
         and sample.source.purpose is not Purpose.AB
-        and not sample.wrong
+        and not (sample.wrong or sample.in_place)
         and sample.bytes > 0
         and (sample.group_calls > 1 or sample.pipe_ops == 1)
     )
@@ -226,7 +224,6 @@ def _all_series(samples: Iterable[Sample]) -> dict[_Call, list[tuple[_Conditions
         call = _Call(
             sample.collective,
             sample.choice,
-            sample.in_place,
             sample.registered,
             sample.graph,
             sample.group_calls,

@@ -146,7 +146,7 @@ class ReplayedBench(Bench):
             return msgspec.structs.replace(point, error=error)
         # Default, tuned and forced timings are independent draws, even if the same choice runs.
         call = (request.collective, size, request.dtype, request.redop, request.root)
-        kind = (request.in_place, request.registered, request.graph, request.group_calls)
+        kind = (False, request.registered, request.graph, request.group_calls)
         choices = (choice_label(choice), choice_label(running))
         name = " ".join(map(str, (request.seed, *call, *kind, *choices, round_, repeat)))
         time_us, sample = series.draw(size, Random(name))  # noqa: S311 - a draw, not a secret

@@ -3,7 +3,7 @@
 // plugin and the profiler as NCCL does, and simulates faults.
 #include <strings.h>
 
-#include "abi/profiler_v5.h"
+#include "abi/profiler.h"
 #include "common/nccl_version.h"
 #include "host/nccl_rules.h"
 #include "host/nccl_stand_in.h"
@@ -120,7 +120,7 @@ class FakeNccl : public soft::CommObserver {
     if (version_ >= NcclVersion{2, 28, 0} &&
         strcasecmp(Setting("NCCL_PROFILER_PLUGIN").c_str(), "STATIC_PLUGIN") == 0) {
       void* const program = dlopen(nullptr, RTLD_NOW | RTLD_LOCAL);
-      profiler_ = static_cast<const abi::ProfilerV5*>(dlsym(program, "ncclProfiler_v5"));
+      profiler_ = static_cast<const abi::Profiler<5>*>(dlsym(program, "ncclProfiler_v5"));
       dlclose(program);
     }
     if (profiler_ == nullptr) return;
@@ -137,7 +137,7 @@ class FakeNccl : public soft::CommObserver {
     }
     if (collects) Decide(first, tasks.size(), captured);
     for (size_t i = 0; !collects && i < tasks.size(); ++i) {
-      abi::ProfilerEventV5 event{};
+      abi::ProfilerEvent<5> event{};
       event.type = abi::kProfilePointToPoint;
       event.point_to_point.channels = 2;
       Report(&event);
@@ -213,7 +213,7 @@ class FakeNccl : public soft::CommObserver {
         static_cast<int>(std::clamp<size_t>(soft::TunedBytes(call) >> 15U, 1, kChannels));
     const std::string algorithm = UpperCase(host::AlgorithmName(decision.selected.algorithm));
     const std::string protocol = UpperCase(host::ProtocolName(decision.selected.protocol));
-    abi::ProfilerEventV5 event{};
+    abi::ProfilerEvent<5> event{};
     event.type = abi::kProfileCollective;
     event.collective.function = call.name;
     event.collective.channels =
@@ -223,7 +223,7 @@ class FakeNccl : public soft::CommObserver {
     Report(&event);
   }
 
-  void Report(abi::ProfilerEventV5* event) {
+  void Report(abi::ProfilerEvent<5>* event) {
     const auto mask = static_cast<uint64_t>(__atomic_load_n(&profiler_mask, __ATOMIC_RELAXED));
     if (profiler_ == nullptr || (mask & event->type) == 0) return;
     event->rank = comm_.rank;
@@ -242,7 +242,7 @@ class FakeNccl : public soft::CommObserver {
   const NcclVersion version_ = VersionFromEnvironment();
   Comm& comm_;
   std::unique_ptr<host::TunerHost> tuner_;
-  const abi::ProfilerV5* profiler_ = nullptr;
+  const abi::Profiler<5>* profiler_ = nullptr;
   void* profiler_context_ = nullptr;
 };
 

@@ -91,19 +91,13 @@ TEST_F(NcclBackendTest, EveryReductionWithEveryType) {
   }
 }
 
-TEST_F(NcclBackendTest, InPlaceRegisteredAndAsAGraph) {
+TEST_F(NcclBackendTest, RegisteredAndAsAGraph) {
   Open(2);
   for (const Collective collective : info_.collectives) {
-    for (int mode = 1; mode < 8; ++mode) {
+    for (int mode = 1; mode < 4; ++mode) {
       Step step = StepOf(collective, 6000);
-      step.in_place = (mode & 1) != 0;
-      step.registered = (mode & 2) != 0;
-      step.graph = (mode & 4) != 0;
-      if (step.in_place &&
-          (collective == Collective::kSendRecv || collective == Collective::kAllToAll)) {
-        EXPECT_EQ(backend_->Run(step).error->kind, ErrorKind::kUnsupported);
-        continue;
-      }
+      step.registered = (mode & 1) != 0;
+      step.graph = (mode & 2) != 0;
       SCOPED_TRACE(std::string(AllCollectiveNames()[static_cast<size_t>(collective)]) + " mode " +
                    std::to_string(mode));
       Good(step);
@@ -116,12 +110,11 @@ TEST_F(NcclBackendTest, GroupsOfCalls) {
   for (const Collective collective : info_.collectives) {
     // The fake NCCL accepts no other groups of sends and receives.
     if (!IsTuned(collective)) continue;
-    for (int mode = 0; mode < 8; ++mode) {
+    for (int mode = 0; mode < 4; ++mode) {
       Step step = StepOf(collective, 4 * 6000);
       step.group_calls = 4;
-      step.in_place = (mode & 1) != 0;
-      step.registered = (mode & 2) != 0;
-      step.graph = (mode & 4) != 0;
+      step.registered = (mode & 1) != 0;
+      step.graph = (mode & 2) != 0;
       SCOPED_TRACE(std::string(AllCollectiveNames()[static_cast<size_t>(collective)]) + " mode " +
                    std::to_string(mode));
       const StepResult result = Good(step);
@@ -352,21 +345,18 @@ TEST_F(NcclFailure, AWrongResultIsCountedAndReported) {
   environment_.Set("FAKE_NCCL_WRONG", "1:4096");
   Open(3);
   for (const bool graph : {false, true}) {
-    for (const bool in_place : {false, true}) {
-      Step step = StepOf(Collective::kAllReduce, 4096);
-      step.graph = graph;
-      step.in_place = in_place;
-      const StepResult result = backend_->Run(step);
-      ASSERT_TRUE(result.error);
-      EXPECT_EQ(result.error->kind, ErrorKind::kWrong);
-      EXPECT_EQ(result.error->rank, 1);
-      EXPECT_FALSE(result.error->fatal);
-      EXPECT_EQ(result.error->text,
-                "allreduce of 4096 bytes with NCCL's default is wrong: 1 elements on rank 1");
-      ASSERT_EQ(result.timings.size(), 3U);
-      EXPECT_EQ(result.timings[0].wrong, 0);
-      EXPECT_EQ(result.timings[1].wrong, 1);
-    }
+    Step step = StepOf(Collective::kAllReduce, 4096);
+    step.graph = graph;
+    const StepResult result = backend_->Run(step);
+    ASSERT_TRUE(result.error);
+    EXPECT_EQ(result.error->kind, ErrorKind::kWrong);
+    EXPECT_EQ(result.error->rank, 1);
+    EXPECT_FALSE(result.error->fatal);
+    EXPECT_EQ(result.error->text,
+              "allreduce of 4096 bytes with NCCL's default is wrong: 1 elements on rank 1");
+    ASSERT_EQ(result.timings.size(), 3U);
+    EXPECT_EQ(result.timings[0].wrong, 0);
+    EXPECT_EQ(result.timings[1].wrong, 1);
   }
   EXPECT_FALSE(backend_->Run(StepOf(Collective::kAllReduce, 8192)).error);
   Close();
@@ -472,10 +462,6 @@ TEST_F(NcclFailure, AMemoryErrorNamesASizeThatFits) {
       error.text.find("10 MiB take 20 MiB of a GPU's memory, and 14 MiB are free: 7 MiB would fit"),
       0U)
       << error.text;
-  // An in-place call needs only one buffer.
-  Step in_place = large(Collective::kAllReduce, 10 << 20);
-  in_place.in_place = true;
-  EXPECT_FALSE(backend_->Run(in_place).error);
   // One buffer large and the other small, then the reverse.
   EXPECT_FALSE(backend_->Run(large(Collective::kAllGather, 8 << 20)).error);
   EXPECT_FALSE(backend_->Run(large(Collective::kReduceScatter, 8 << 20)).error);

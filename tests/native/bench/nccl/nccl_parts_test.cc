@@ -177,9 +177,9 @@ Step StepOf(Collective collective, size_t bytes, Dtype dtype = Dtype::kFloat) {
   return step;
 }
 
-CallLayout LaidOut(const Step& step, int rank, int ranks) {
+CallLayout LaidOut(const Step& step, int ranks) {
   CallLayout layout;
-  const auto error = LayOut(step, rank, ranks, &layout);
+  const auto error = LayOut(step, ranks, &layout);
   EXPECT_FALSE(error) << error->text;
   return layout;
 }
@@ -197,7 +197,7 @@ TEST(CallLayout, SizesAreTotalsAsTheTunerCountsThem) {
       {Collective::kAllToAll, 256, 4096, 4096},
   };
   for (const Wanted& wanted : all) {
-    const CallLayout layout = LaidOut(StepOf(wanted.collective, 4096), 2, 4);
+    const CallLayout layout = LaidOut(StepOf(wanted.collective, 4096), 4);
     EXPECT_EQ(layout.count, wanted.count);
     EXPECT_EQ(layout.send_bytes, wanted.send);
     EXPECT_EQ(layout.receive_bytes, wanted.receive);
@@ -206,38 +206,24 @@ TEST(CallLayout, SizesAreTotalsAsTheTunerCountsThem) {
 }
 
 TEST(CallLayout, UnevenSizesAreRoundedTo16BytesARank) {
-  const CallLayout layout = LaidOut(StepOf(Collective::kAllGather, 1024), 0, 3);
+  const CallLayout layout = LaidOut(StepOf(Collective::kAllGather, 1024), 3);
   EXPECT_EQ(layout.send_bytes, 336U);
   EXPECT_EQ(layout.bytes, 1008U);
   // Sizes that divide evenly are unchanged, aligned or not; small ones are rounded down to whole
   // elements.
-  EXPECT_EQ(LaidOut(StepOf(Collective::kAllGather, 72), 0, 3).bytes, 72U);
-  EXPECT_EQ(LaidOut(StepOf(Collective::kAllToAll, 32), 0, 3).bytes, 24U);
-  EXPECT_EQ(LaidOut(StepOf(Collective::kAllReduce, 1023), 0, 3).bytes, 1020U);
-}
-
-TEST(CallLayout, InPlaceARankUsesItsPartOfTheLargerBuffer) {
-  Step step = StepOf(Collective::kAllGather, 4096);
-  step.in_place = true;
-  EXPECT_EQ(LaidOut(step, 3, 4).send_offset, 3072U);
-  EXPECT_EQ(LaidOut(step, 3, 4).receive_offset, 0U);
-  EXPECT_EQ(LaidOut(step, 3, 4).region_bytes(), 4096U);
-  step.collective = Collective::kReduceScatter;
-  EXPECT_EQ(LaidOut(step, 3, 4).send_offset, 0U);
-  EXPECT_EQ(LaidOut(step, 3, 4).receive_offset, 3072U);
+  EXPECT_EQ(LaidOut(StepOf(Collective::kAllGather, 72), 3).bytes, 72U);
+  EXPECT_EQ(LaidOut(StepOf(Collective::kAllToAll, 32), 3).bytes, 24U);
+  EXPECT_EQ(LaidOut(StepOf(Collective::kAllReduce, 1023), 3).bytes, 1020U);
 }
 
 TEST(CallLayout, RejectsImpossibleCalls) {
   CallLayout layout;
   Step step = StepOf(Collective::kAllGather, 8);
-  EXPECT_EQ(LayOut(step, 0, 4, &layout)->kind, ErrorKind::kUnsupported);
-  EXPECT_EQ(LayOut(step, 0, 4, &layout)->text, "8 bytes hold no element of 4 bytes for each rank");
-  step = StepOf(Collective::kSendRecv, 4096);
-  step.in_place = true;
-  EXPECT_EQ(LayOut(step, 0, 4, &layout)->text, "sendrecv has no in-place form");
+  EXPECT_EQ(LayOut(step, 4, &layout)->kind, ErrorKind::kUnsupported);
+  EXPECT_EQ(LayOut(step, 4, &layout)->text, "8 bytes hold no element of 4 bytes for each rank");
   step = StepOf(Collective::kReduce, 4096);
   step.root = 4;
-  EXPECT_EQ(LayOut(step, 0, 4, &layout)->text, "there is no rank 4 to be the root");
+  EXPECT_EQ(LayOut(step, 4, &layout)->text, "there is no rank 4 to be the root");
 }
 
 std::string InWords(const std::vector<ResultPart>& parts) {
@@ -252,7 +238,7 @@ std::string InWords(const std::vector<ResultPart>& parts) {
 TEST(CallLayout, ListsTheResultPartsOfEachRank) {
   const auto result = [](Collective collective, int rank) {
     const Step step = StepOf(collective, 48);
-    return InWords(ResultOf(step, LaidOut(step, rank, 3), rank, 3));
+    return InWords(ResultOf(step, LaidOut(step, 3), rank, 3));
   };
   EXPECT_EQ(result(Collective::kBroadcast, 0), "1[0+12]@0 ");
   EXPECT_EQ(result(Collective::kReduce, 0), "");

@@ -152,8 +152,11 @@ double Rounded(Dtype dtype, double number) {
   return Decode(dtype, stored);
 }
 
+// Whether ncclRedOpCreatePreMulSum has made its operation.
+bool IsScaled(const Task& task) { return task.op >= kNcclBuiltInOps; }
+
 Redop RedopOf(const Task& task) {
-  return task.op < kNcclBuiltInOps ? static_cast<Redop>(task.op) : Redop::kMulsum;
+  return IsScaled(task) ? Redop::kSum : static_cast<Redop>(task.op);
 }
 
 bool IsRealAverage(const Task& task) {
@@ -175,7 +178,7 @@ double Combined(Redop redop, double one, double other) {
 
 void Scale(const Task& task, int ranks, std::vector<uint8_t>* input) {
   const auto dtype = static_cast<Dtype>(task.type);
-  const bool scaled = RedopOf(task) == Redop::kMulsum;
+  const bool scaled = IsScaled(task);
   if (!scaled && !IsRealAverage(task)) return;
   const double factor = scaled ? task.scalar : Rounded(dtype, 1.0 / ranks);
   for (size_t at = 0; at < input->size(); at += SizeOf(task.type)) {

@@ -414,19 +414,6 @@ TEST(Whole, SmallGroupsThatComeAgain) {
   WellCase("Small.GroupsWithAPeerThatIsKilled", {.has = {"peer lost\n"}});
 }
 
-TEST(Whole, AProfilerSeesEachMessage) {
-#ifdef NVTX_TOOL
-  // Pushed, or pulled if the receiver is late.
-  WellCase("Exchange.Rounds",
-           {.has = {"depth 1, mark: rank 0 to rank 1: 786432 bytes, copy engine, pu"},
-            .counts = {{"depth 0, range: 1 send, 1 receive, 1572864 bytes\n", 14},
-                       {"depth 1, mark: ", 28}}},
-           {{"NVTX_INJECTION64_PATH", NVTX_TOOL}});
-#else
-  GTEST_SKIP() << "no NVTX headers (pip install nvidia-nvtx)";
-#endif
-}
-
 // NCCL carries what only one side captures and what may not wait.
 const std::vector<const char*> kCapturedByNccl = {"Capture.OnOneSideAlone",
                                                   "Capture.OfAllThreadsGoesOnWhateverElseIsDone",
