@@ -124,6 +124,36 @@ def test_a_log_without_some_lines_in_the_middle() -> None:
     assert parse_init(STARTS + completes(0, 2) + TEST).unfinished is None
 
 
+ENDED = "slurmstepd: error: *** STEP 9.0 ON h0 CANCELLED AT 12:02 DUE TO TIME LIMIT ***\n"
+OLD = [
+    info(rank, f"comm 0x1 rank {rank} nranks 4 cudaDev 0 busId 1 - Init COMPLETE")
+    for rank in range(4)
+]
+CONNECTS = info(1, "Channel 00 : 1[2] -> 2[1] [send] via NET/IB/0")
+
+
+def test_an_old_log_that_a_time_limit_ended() -> None:
+    (one,) = unfinished(CONNECTS + OLD[0] + OLD[2] + OLD[3] + ENDED)
+    assert (one.unfinished, one.hosts, one.started, one.completed) == ([1], ["h0"], 4, 3)
+    assert (one.whole, one.met) == (True, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CONNECTS + OLD[0] + OLD[2] + OLD[3],
+        OLD[0] + OLD[2] + OLD[3] + ENDED,
+        CONNECTS + "".join(OLD) + ENDED,
+        CONNECTS + OLD[0] + OLD[2] + OLD[3] + OLD[3] + ENDED,
+        CONNECTS + OLD[0] + OLD[2] + OLD[3] + info(1, "init.cc:9 -> 1") + ENDED,
+        CONNECTS + OLD[0] + OLD[2] + OLD[3].replace("nranks 4", "nranks 2") + ENDED,
+        CONNECTS + OLD[0] + "[...]\n" + OLD[2] + OLD[3] + ENDED,
+    ],
+)
+def test_an_old_log_that_does_not_show_who_hangs(text: str) -> None:
+    assert parse_init(text).unfinished is None
+
+
 def test_a_log_of_some_ranks_only() -> None:
     assert unfinished(init(1, "START") + init(1, "COMPLETE")) == []
 

@@ -19,6 +19,9 @@ _INIT = re.compile(
     r"|parent 0x[0-9a-f]{1,16} (?P<split>\w{1,20} \d{1,9} color -?\d{1,10}) key -?\d{1,10})"
     r" ?- Init (?P<what>START|COMPLETE)"
 )
+# Releases without `Init START` name no communicator either.
+_OLD = re.compile(r"\bcomm 0x[0-9a-f]{1,16} rank (\d{1,9}) nranks (\d{1,9}) .*- Init COMPLETE")
+_ENDED = re.compile(r"DUE TO TIME LIMIT|TERM_RUNLIMIT|walltime \d+ exceeded")
 # The start returned an error: it does not hang.
 _RETURNED = re.compile(r"\.cc:\d{1,6} -> [1-6]\b")
 _REFUSED = re.compile(r"invalid usage|ncclInvalidUsage", re.IGNORECASE)
@@ -72,9 +75,10 @@ class InitLines(NamedTuple):
 def parse_init(text: str) -> InitLines:
     """Parse a log of one process, or of several processes in one text."""
     # A table of nccl-tests shows that all ranks were initialised.
-    is_whole = "Init START" in text and _CUT.search(text) is None and not has_rows(text)
+    is_whole = "- Init " in text and _CUT.search(text) is None and not has_rows(text)
+    unfinished = _unfinished if "Init START" in text else _unstarted
     return InitLines(
-        _unfinished(text) if is_whole else None,
+        unfinished(text) if is_whole else None,
         _slowest(text) if "Init timings" in text else None,
         _fabric(text) if "MNNVL busId" in text else None,
         _domains(text) if " MNNVL " in text else None,
@@ -133,6 +137,39 @@ def _unfinished(text: str) -> list[LogInit]:
             )
         )
     return found
+
+
+def _unstarted(text: str) -> list[LogInit] | None:
+    """Return the one communicator of a log without `Init START` that a time limit ended, if as many
+    processes as ranks are in the log, and some of both did not complete it; None if that does not
+    decide."""
+    done: dict[tuple[str, str], int] = {}
+    sizes = set()
+    for _, line in _lines(text, "- Init COMPLETE"):
+        writer, match = find_log_line(line), _OLD.search(line)
+        if writer is None or match is None or (writer["host"], writer["pid"]) in done:
+            return None
+        done[writer["host"], writer["pid"]] = int(match[1])
+        sizes.add(int(match[2]))
+    last = _last_lines(text)
+    if len(sizes) != 1 or {len(last)} != sizes or _ENDED.search(text) is None or _returned(text):
+        return None
+    waiting = last.keys() - done.keys()
+    ranks = set(range(len(last))) - set(done.values())
+    if not ranks or len(ranks) != len(waiting):
+        return None
+    return [
+        LogInit(
+            comm="without an id",
+            ranks=len(last),
+            started=len(last),
+            completed=len(done),
+            unfinished=sorted(ranks),
+            hosts=sorted({host for host, _ in waiting}),
+            whole=True,
+            met=all(any(word in last[one] for word in _MET) for one in waiting),
+        )
+    ]
 
 
 def _returned(text: str) -> set[tuple[str, str]]:
