@@ -89,6 +89,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
 _EFFECTS = ("collective-timeout", "nccl-failed", "launcher-failed", "process-died", "peer-gone")
 """Rules on lines that seldom name the cause."""
+_CAUSES = ("device-list-takes-more",)
+"""Rules on a setting whose consequences other rules of the same severity report."""
 
 
 class Examination(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +105,7 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
         """Return the rules with that verdict, highest severity first, causes before effects."""
         order = list(Severity)
         found = [judged for judged in self.rules if judged.verdict is verdict]
-        found.sort(key=lambda judged: judged.rule in _EFFECTS)
+        found.sort(key=lambda judged: (judged.rule not in _CAUSES, judged.rule in _EFFECTS))
         return tuple(sorted(found, key=lambda judged: order.index(judged.severity)))
 
     @property
