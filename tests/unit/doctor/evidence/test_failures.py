@@ -222,6 +222,11 @@ LINES = [
      "clients. 1/2 clients joined."),
     ("watchdog", "RuntimeError: Rank 1 successfully reached monitoredBarrier, but received errors"),
     ("no_gpu", "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!"),
+    ("container_address", "[E616 socket.cpp:9] [c10d] The client socket has timed out after 6000ms "
+     "while trying to connect to (172.17.0.6, 46229)."),
+    ("container_address", "[c10d] The client socket has failed to connect to [::ffff:172.17.0.6]:4 "
+     "(errno: 110 - Connection timed out)."),
+    ("network", "[c10d] The client socket has timed out while trying to connect to (10.17.1.6, 4)"),
     ("died", "ray.exceptions.ActorDiedError: The actor died unexpectedly"),
     ("hsa_resources", "HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate"),
     ("no_rdma", "Fatal error:  device '*': sys files not found (/sys/class/infiniband/*/ports)"),

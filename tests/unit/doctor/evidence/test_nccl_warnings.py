@@ -180,6 +180,12 @@ SHAPES = (
     ("tcpx", "init.cc:95 NET/FasTrak 2026-03-01: Timeout: RxDM not ready on a3-1 after 60 seconds"),
     ("tcpx", "fastrak_plugin.cc:78 NET/FasTrak 2026-03-01: Plug-in core initialization failed (x)"),
     ("tcpx", "net_tcpx.cc:90 NET/GPUDirectTCPX : no interface found"),
+    ("tcpx", "buffer_mgmt_daemon/client.cc:7 NET/FasTrak 2210:27 : INVALID_ARGUMENT: Buffer "
+     "registration request does not have a valid fd set."),
+    ("tcpx", "client.cc:8 NET/FasTrak 2026-03-01: x: receive() error: 32: Broken pipe"),
+    ("peer_gone", "net.cc:8 NET/FasTrak 2026-03-01: data socket: Broken pipe"),
+    ("ofi_failed", "accept(x*):9 NET/OFI Unexpected number of remote rails for dev 0. Expected 3"),
+    ("ofi_failed", "NET/OFI Unexpected number of remote control rails for dev 0. Expected 1"),
     (WARNING, "fastrak_plugin.cc:206 NET/FasTrak 2026-03-01: PXN is not supported"),
     ("sharp", "sharp_plugin.c:302 SHARP group create: Streaming Tree lock failed (-18)"),
     ("sharp", "p2p_plugin.c:30 NET/IB : SHARP coll init error: Cannot create SHARP job(-11)"),

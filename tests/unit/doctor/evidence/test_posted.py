@@ -5,16 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.doctor.evidence.elsewhere import read_elsewhere
 from nccltune.doctor.evidence.parsers.rdma_counters import parse_rdma_counters
 from nccltune.doctor.examine import examine
 from nccltune.doctor.facts.log import LOG_NODES
 from nccltune.doctor.facts.network import HCA_COUNTERS, HCA_ERRORS
-from nccltune.doctor.facts.topo import TOPO_DEVICES
 from nccltune.doctor.result import RuleVerdict
 from nccltune.doctor.rulebase import rule_base
-from nccltune.model.errors import InputError
-from nccltune.topology.files.load import load_topology
 from tests.unit.doctor.evidence.node import folder_facts, pasted_facts, put
 from tests.unit.doctor.evidence.texts import ACS, MLXLINK, P2P_BANDWIDTH
 
@@ -405,6 +401,9 @@ SENT = "misc/socket.cc:9 NCCL WARN socketStartConnect: Connect to {}<9> failed :
 WAITS = "NCCL WARN NET/IB : Got completion from peer a<9> with error 12, opcode 0"
 ROCE, CHANGED = "NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE", "NCCL WARN NET/IB : Got async event"
 OFI = "x:9 NCCL WARN NET/OFI Request 0x1 completed with error"
+RAILS = "x:9 NCCL WARN NET/OFI Unexpected number of remote rails for dev 0. Expected 3 but got 2"
+FASTRAK = "client.cc:9 NCCL WARN NET/FasTrak 1:2 : Buffer registration request does not have a {}"
+TORCH = "[c10d] The client socket has timed out after 6ms while trying to connect to ({}, 4)."
 GLIBC = "NCCL INFO NET/Plugin: Plugin load returned 2 : libc.so.6: version `GLIBC_2.32' not found "
 SHM = "misc/shmutils.cc:{} NCCL WARN {}"
 MADE = SHM.format(9, "Error while creating shared memory segment /dev/shm/nccl-a (size 9)")
@@ -423,6 +422,29 @@ START = "NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1000 commId 0x5 - In
          "before NCCL 2.24", "fe80"),
         (("NCCL INFO NET/OFI Selected provider is efa", OFI), "ofi-operation", "AWS", "Slingshot"),
         (("NCCL INFO NET/OFI Selected provider is cxi", OFI), "ofi-operation", "Slingshot", "AWS"),
+        *((lines, "connection-failed", said, unsaid) for lines, said, unsaid in (
+            ((TORCH.format("10.0.0.1"),), "MASTER_ADDR (", "IFNAME"),
+            ((TORCH.format("fe80::1"),), "VLLM_HOST_IP", "IFNAME"),
+            ((TORCH.format("10.0.0.1"), SENT.format("10.0.0.1", "b")), "IFNAME=<INT", "fe80"),
+            ((SENT.format("10.0.0.1", "b"),), "NCCL_SOCKET_IFNAME", "MASTER_ADDR"))),
+        ((TORCH.format("172.17.0.1"),), "container-address", "MASTER_ADDR (", "IFNAME"),
+        ((SENT.format("172.17.0.1", "b"),), "container-address", "IFNAME", "MASTER_ADDR"),
+        ((RAILS,), "ofi-operation", "FORCE_NUM_RAILS", "security group"),
+        ((RAILS, OFI), "ofi-operation", "security group", "Endpoints"),
+        ((OFI,), "ofi-operation", "security group", "RAILS"),
+        ((FASTRAK.format("valid fd set."),), "tcpx-daemon", "no other rank", "GID"),
+        ((FASTRAK.format("RxDM is not up"),), "tcpx-daemon", "sidecar", "no other rank"),
+        *((("init.cc:9 NCCL WARN " + line,), "rocm-host-settings", said, unsaid)
+          for line, said, unsaid in (
+              ("HSA_NO_SCRATCH_RECLAIM is not set", "HSA_NO_SCRATCH_RECLAIM=1 ...", "numa"),
+              ('Missing "iommu=pt" from kernel command line', "PASSTHROUGH", "numa"),
+              ('Missing "HSA_FORCE_FINE_GRAIN_PCIE=1" from environment', "every rank", "kernel"),
+              ("NUMA auto balancing enabled", "kernel.numa_balancing=0", "HSA_"))),
+        *((("NCCL INFO RCCL version 2.30.4", "NCCL INFO GPU 0 arch gfx1201",
+            f"NCCL INFO GPU 1 arch {arch}", "[FATAL ERROR]: HIP failure: 'invalid device function"),
+           "gpu-not-supported", said, unsaid)
+          for arch, said, unsaid in (("gfx1200", "names gfx1200, gfx1201: run", "NVCC"),
+                                     ("gfx1201", "HSA_OVERRIDE_GFX_VERSION", "names gfx"))),
         *(
             ((f"NCCL INFO x\n{line}", SENT.format("10.0.0.1", "b")), "connection-failed",
              "NCCL_SOCKET_IFNAME=b0 names is", "<INTERFACE>")
@@ -543,6 +565,15 @@ def test_findings_that_name_no_cause_come_after_one_that_does(tmp_path: Path) ->
     facts = pasted_facts(tmp_path, "run.out", text)
     found = examine({"n1": facts}, rule_base(), "x").of(RuleVerdict.FINDING)
     assert [one.rule for one in found] == ["gloo-failed", "process-died"]
+    text = _log(
+        "NCCL INFO NCCL_IB_HCA set by environment to mlx5_1",
+        "NCCL INFO NCCL version 2.18.5+cuda12.2",
+        "NCCL INFO NET/IB : Using [0]mlx5_1:1/IB [1]mlx5_10:1/IB ; OOB b0:10.0.0.1<0>",
+        "NCCL INFO Using network IB",
+    )
+    facts = pasted_facts(tmp_path / "b", "run.log", text)
+    found = examine({"n1": facts}, rule_base(), "x").of(RuleVerdict.FINDING)
+    assert [one.rule for one in found][:2] == ["device-list-takes-more", "relaxed-ordering"]
 
 
 def test_hosts_of_a_communicator_are_its_nodes(tmp_path: Path) -> None:
@@ -552,41 +583,3 @@ def test_hosts_of_a_communicator_are_its_nodes(tmp_path: Path) -> None:
         for rank in range(2)
     )
     assert pasted_facts(tmp_path, "run.log", text).value(LOG_NODES) == 2
-
-
-LOG_LINE = "a:1:2 [0] NCCL INFO NET/Socket : Using eth0\n"
-DUMP = """\
-<system version="1">
-  <cpu numaid="0" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="106">
-    <pci busid="0000:09:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">
-      <gpu dev="0" sm="80" rank="0" gdr="1"/>
-    </pci>
-  </cpu>
-</system>
-"""
-
-
-@pytest.mark.parametrize("before", ["Our machine:\n", LOG_LINE])
-def test_topology_in_the_words_of_a_post(before: str, tmp_path: Path) -> None:
-    put(tmp_path, "post.txt", f"{before}{DUMP}It ends with </system>. Thanks!\n")
-    ((device,),) = (facts.value(TOPO_DEVICES) for facts in folder_facts(tmp_path))
-    assert (device.bus_id, device.width) == ("0000:09:00.0", 16)
-    assert len(load_topology(tmp_path / "post.txt").cpus[0].devices) == 1
-
-
-def test_topologies_of_two_nodes_in_a_post(tmp_path: Path) -> None:
-    other = DUMP.replace(":09:", ":0a:")
-    post = tmp_path / "post.txt"
-    post.write_text(f"First node:\n{DUMP}Second node:\n{other}{LOG_LINE}")
-    found = read_elsewhere([post])
-    assert found is not None
-    devices = {name: facts.value(TOPO_DEVICES) for name, facts in found.items()}
-    assert {name: one[0].bus_id for name, one in devices.items() if one} == {
-        "First node": "0000:09:00.0",
-        "Second node": "0000:0a:00.0",
-    }
-    with pytest.raises(InputError, match="has 2 topologies"):
-        load_topology(post)
-    # A dump of which the end is missing, and one that two ranks wrote.
-    post.write_text(f"Cut:\n{DUMP[:200]}\nWhole:\n{other}Again:\n{other}")
-    assert load_topology(post).cpus[0].devices[0].bus_id == "0000:0a:00.0"

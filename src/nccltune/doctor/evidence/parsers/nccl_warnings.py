@@ -139,13 +139,15 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r":cxi:.*<warn>.*(?:[Ff]ail|[Ee]rror|[Uu]nable|[Cc]annot|not recovered|[Ff]low control)",
      "ofi_failed"),
     ("", r"NET/OFI GDR disabled on GDR-supported", "ofi_gdr"),
+    ("", r"NET/OFI Unexpected number of remote (?:control )?rails", "ofi_failed"),
     ("", r"NET/OFI.*(?:completed with error|into address vector|fi_\w+.*(?:failed|RC:)|"
      r"[Cc]ould(?:n't| not) |Failed (?:to|call)|Unable to |Error |[Ee]rror posting|"
      r"(?:initialization|Initializing .*|connect|domain \S+) failed|Caught exception|"
      r"queue full|retrieve completion queue)", "ofi_failed"),
     ("", r"(?i:NET/(?:FasTrak|GPUDirectTCPX).*(?:RxDM|datapath_manager|NIC mappings|no (?:ctrl )?"
      r"interfaces? found|no cuDevices|failed to (?:initialize|connect|get pci)|"
-     r"initialization failed|FasTrak index|version mismatch|version is unsupported))"
+     r"initialization failed|FasTrak index|version mismatch|version is unsupported|"
+     r"buffer registration request|dmabuf fd|(?:receive|connect|socket)\(\) error))"
      r"|receive-datapath-manager|no flow steering|get_gpumem_dmabuf_pages_fd\(\) failed"
      r"|unmatching unpack versions|NCCL_DEVICE_UNPACK"
      r"|\bfatal, .*(?:no cmsg|no data|landed on host)", "tcpx"),
