@@ -23,7 +23,9 @@ _SHARED = re.compile(
 )
 _OF_A_HOST = "NCCL_IB_HCA"
 """Nodes may have NICs of other names. The ranks of one node choose among all of them."""
-_ALWAYS = re.compile(r"NCCL_(?:ALGO|PROTO|(?:CUMEM|MNNVL|NVLS)_ENABLE|IB_DISABLE|NET)")
+_ALWAYS = re.compile(
+    r"NCCL_(?:ALGO|PROTO|(?:CUMEM|MNNVL|NVLS)_ENABLE|IB_DISABLE|NET|(?:LL_|LL128_)?BUFFSIZE)"
+)
 """Settings that every process logs that has them. Others are logged where they are needed."""
 _SETTING = re.compile(r"(?P<name>NCCL_\w{1,60}) set by environment to (?P<value>\S{1,80}?)\.?\s*$")
 # NCCL compares its version alone, not that of CUDA after it (+cuda12.8).

@@ -20,6 +20,8 @@ def _rank(number: int, *settings: str, comm: str = "commId 0xabc", ranks: int = 
     [
         (_rank(0, "NCCL_ALGO=Ring") + _rank(1, "NCCL_ALGO=Ring") + _rank(2) + _rank(3), [
          "NCCL_ALGO Ring: ranks 0, 1 (h0); not set: ranks 2, 3 (h1)"]),
+        (_rank(0, "NCCL_BUFFSIZE=9") + _rank(2), [
+         "NCCL_BUFFSIZE 9: rank 0 (h0); not set: rank 2 (h1)"]),
         (_rank(0, "NCCL_NET=IB", "NCCL_SHM_DISABLE=1") + _rank(1, "NCCL_NET=Socket"), [
          "NCCL_NET IB: rank 0 (h0); Socket: rank 1 (h0)"]),
         (info(0, "NCCL version 2.27.6+cuda12.9") + info(1, "NCCL version 2.28.3+cuda12.9") + _rank(
