@@ -425,6 +425,8 @@ START = "NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1000 commId 0x5 - In
         *((lines, "connection-failed", said, unsaid) for lines, said, unsaid in (
             ((TORCH.format("10.0.0.1"),), "MASTER_ADDR (", "IFNAME"),
             ((TORCH.format("fe80::1"),), "VLLM_HOST_IP", "IFNAME"),
+            (("[/third_party/gloo/gloo/transport/tcp/pair.cc:1] no error",), "GLOO_SOCKET_IFNAME=<",
+             "NCCL_SOCKET_IFNAME=<"),
             ((TORCH.format("10.0.0.1"), SENT.format("10.0.0.1", "b")), "IFNAME=<INT", "fe80"),
             ((SENT.format("10.0.0.1", "b"),), "NCCL_SOCKET_IFNAME", "MASTER_ADDR"))),
         ((TORCH.format("172.17.0.1"),), "container-address", "MASTER_ADDR (", "IFNAME"),
