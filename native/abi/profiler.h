@@ -119,8 +119,9 @@ struct ProfilerEvent {
   void* parent;  // v4: of tasks the group's handle; without one, NCCL does not report them
   int rank;
   union {
-    std::conditional_t < version == 4, ProfilerCollectiveV4,
-        std::conditional_t<version<7, ProfilerCollectiveV5, ProfilerCollectiveV7>> collective;
+    std::conditional_t<version == 4, ProfilerCollectiveV4,
+                       std::conditional_t<version == 7, ProfilerCollectiveV7, ProfilerCollectiveV5>>
+        collective;
     ProfilerPointToPoint point_to_point;
     ProfilerCollectiveCall collective_call;
     ProfilerPointToPointCall point_to_point_call;

@@ -3,7 +3,6 @@
 
 #include <poll.h>
 #include <sched.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
@@ -27,15 +26,6 @@ void* UnsetRequest() { return reinterpret_cast<void*>(uintptr_t{0xDEAD0}); }
 
 bool AllAre(unsigned char value, const unsigned char* begin, const unsigned char* end) {
   return std::all_of(begin, end, [value](unsigned char byte) { return byte == value; });
-}
-
-double CpuSeconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
 int64_t Nanoseconds(double seconds) { return static_cast<int64_t>(1e9 * seconds); }
@@ -263,14 +253,12 @@ Measured MessageExchange::Count() const {
     flow.bytes += end->bytes();
   }
   count.seconds = 1e-9 * static_cast<double>(NowNs());
-  count.cpu_seconds = CpuSeconds();
   return count;
 }
 
 void MessageExchange::Measure(const Measured& before) {
   measured_ = Count();
   measured_.seconds -= before.seconds;
-  measured_.cpu_seconds -= before.cpu_seconds;
   measured_.sent.messages -= before.sent.messages;
   measured_.sent.bytes -= before.sent.bytes;
   measured_.received.messages -= before.received.messages;
@@ -312,7 +300,6 @@ void MessageExchange::Progress() {
     Throughput();
   } else {
     const int64_t until = NowNs() + Nanoseconds(options_.seconds);
-    // Sleep as long as possible, because each wake-up would add to the measured CPU time.
     for (int64_t left = 0; (left = until - NowNs()) > 0;) {
       process_.Look(static_cast<int>(std::clamp<int64_t>(left / kMs, 1, 1000)));
     }

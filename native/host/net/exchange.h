@@ -104,7 +104,6 @@ struct Measured {
   TransferCount sent;
   TransferCount received;
   double seconds = 0;
-  double cpu_seconds = 0;
 };
 
 class MessageExchange {
@@ -123,7 +122,7 @@ class MessageExchange {
   void EndTogether();
   void EndAfter(bool sends, const std::string& totals);
   Measured Count() const;
-  // Sets the counters, wall time and CPU time since `before`, a result of Count.
+  // Sets the counters and wall time since `before`, a result of Count.
   void Measure(const Measured& before);
   // Makes one pass over all ends. Returns false after the expected loss of the peer. Yields the CPU
   // if no message moved in this pass. Fails if no message has moved for the timeout.

@@ -73,11 +73,6 @@ json::Value Warnings() {
   return warnings;
 }
 
-const json::Value* Member(const json::Value& value, const char* first, const char* second) {
-  const json::Value* const inner = value.Find(first);
-  return inner == nullptr ? nullptr : inner->Find(second);
-}
-
 double Number(const json::Value* value) {
   double number = 0;
   return value != nullptr && value->ToNumber(&number) ? number : 0;
@@ -86,17 +81,9 @@ double Number(const json::Value* value) {
 // Returns the rate of the received bytes in GB/s; null if none were received.
 json::Value GbPerS(const json::Value& report) {
   const double seconds = Number(report.Find("seconds"));
-  const double bytes = Number(Member(report, "received", "bytes"));
+  const json::Value* const received = report.Find("received");
+  const double bytes = received == nullptr ? 0 : Number(received->Find("bytes"));
   return seconds > 0 && bytes > 0 ? Rounded(1e-9 * bytes / seconds) : json::Value();
-}
-
-// Returns the CPU seconds of both processes for each GB that either of them received; null if none
-// received any.
-json::Value CpuSecondsPerGb(const json::Value& ours, const json::Value& theirs) {
-  const double gb = 1e-9 * (Number(Member(ours, "received", "bytes")) +
-                            Number(Member(theirs, "received", "bytes")));
-  const double cpu = Number(ours.Find("cpu_s")) + Number(theirs.Find("cpu_s"));
-  return gb > 0 ? Rounded(cpu / gb) : json::Value();
 }
 
 ProcessResources HeldNow() {
@@ -114,7 +101,6 @@ json::Value OwnReport(const Measured& measured, const ProcessResources& left_beh
   value.Set("seconds", Rounded(measured.seconds));
   value.Set("sent", TransferCountValue(measured.sent));
   value.Set("received", TransferCountValue(measured.received));
-  value.Set("cpu_s", Rounded(measured.cpu_seconds));
   json::Value left;
   left.Set("threads", left_behind.threads);
   left.Set("descriptors", left_behind.descriptors);
@@ -175,7 +161,6 @@ void PrintReport(HostProcess& process, Reports reports) {
   rates.Set("forward", GbPerS(theirs));
   rates.Set("backward", GbPerS(reports.own));
   line.Set("gb_per_s", std::move(rates));
-  line.Set("cpu_s_per_gb", theirs.IsNull() ? json::Value() : CpuSecondsPerGb(reports.own, theirs));
   json::Value lost;
   if (const std::optional<PeerLossError>& loss = process.loss()) {
     lost.Set("call", loss->call);

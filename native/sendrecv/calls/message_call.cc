@@ -2,7 +2,6 @@
 #include "sendrecv/calls/message_call.h"
 
 #include <mutex>
-#include <string_view>
 
 #include "sendrecv/live_control.h"
 

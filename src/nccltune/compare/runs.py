@@ -250,6 +250,10 @@ def fact_differences(
     return result
 
 
+_OF_SENDS = re.compile(r"NCCL_P2P_(?!LEVEL|READ|DIRECT|USE)")
+"""Settings of sends and receives, such as NCCL_P2P_NET_CHUNKSIZE, which need no access of GPUs."""
+
+
 def causes(differences: Iterable[FactDifference]) -> list[FactDifference]:
     """Return differences, each once, without what another one says.
 
@@ -267,6 +271,7 @@ def causes(differences: Iterable[FactDifference]) -> list[FactDifference]:
         for item in found
         if not item.fact.startswith(off)
         or item.fact.endswith("_DISABLE")
+        or _OF_SENDS.match(item.fact)
         or "not set" not in (item.first, item.second)
     ]
     choice = next((item for item in found if item.fact == "choice"), None)

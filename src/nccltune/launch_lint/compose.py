@@ -19,6 +19,7 @@ from nccltune.launch_lint.source import FoundCommand, from_words
 from nccltune.launch_lint.stated import StatedSetting, judge_box
 from nccltune.launch_lint.words import Line, quoted, whole_number
 from nccltune.model.errors import InputError
+from nccltune.model.names import listed
 
 _SERVICES = re.compile(r"^services:[ \t\r]*$", re.M)
 _REPLACED = re.compile(r"\$(?:(\$)|\{\w+:?-([^{}]*)\})")
@@ -143,23 +144,10 @@ def _docker(service: dict[Any, Any], variables: dict[str, str]) -> Iterator[str]
     if service.get("privileged"):
         yield "--privileged"
     ignored = _NOT_IN_SWARM if _in_swarm(service) else ()
-    for key in (
-        "network_mode",
-        "shm_size",
-        "ipc",
-        "devices",
-        "volumes",
-        "tmpfs",
-        "user",
-        "extends",
-    ):
+    for key in listed("network_mode shm_size ipc devices volumes tmpfs user extends"):
         if (value := service.get(key)) and key not in ignored:
-            yield f"--{_OPTIONS.get(key, key)}={value}"
+            yield f"--{key.removesuffix('_mode').replace('_', '-')}={value}"
     yield str(service.get("image"))
-
-
-_OPTIONS = {"network_mode": "network", "shm_size": "shm-size"}
-"""Options of `docker run` with another name than the key of a service."""
 
 
 def _gpus(service: dict[Any, Any]) -> Any:

@@ -54,10 +54,10 @@ def script_inside(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, La
     if is_launcher(given.get("--master-command", "")) and "--master-args" in given:
         return f"{given['--master-command']} {given['--master-args']}", site  # Of Run:ai.
     if names[0] in REMOTE and " " in words[-1].text:
-        told = words[-1].text
+        remote = words[-1].text
         if words[-1].raw.startswith('"'):
-            told = HOST_NAME.sub("${HOST_OF_CALLER}", told)  # The shell here replaces it.
-        return told, over_ssh(words, site._replace(on_first=""))
+            remote = HOST_NAME.sub("${HOST_OF_CALLER}", remote)  # The shell here replaces it.
+        return remote, over_ssh(words, site._replace(on_first=""))
     for at, name in enumerate(names[:-2]):
         # `docker run --entrypoint=bash IMAGE -c SCRIPT` has the image between.
         gap = 1 + ("--entrypoint" in (words[at].text.partition("=")[0], words[at - 1].text))

@@ -95,15 +95,18 @@ def _of_vertex(
     pools: list[dict[Any, Any]], site: LaunchContext
 ) -> tuple[str, LaunchContext] | None:
     """Return what a job of Vertex AI runs on each replica of its pools, if they run alike."""
-    words = ([*(at(p, "containerSpec", key) or () for key in ("command", "args"))] for p in pools)
-    lines = {shlex.join(map(str, (*command, *given))) for command, given in words}
+    parts = ([at(p, "containerSpec", key) for key in ("command", "args")] for p in pools)
+    lines = {
+        shlex.join(str(word) for part in both if isinstance(part, list) for word in part)
+        for both in parts
+    }
     nodes = sum(whole_number(str(pool.get("replicaCount", 1))) or 0 for pool in pools)
     gpus = {whole_number(str(at(p, "machineSpec", "acceleratorCount") or 0)) for p in pools}
     each = gpus.pop() if len(gpus) == 1 else None
     site = site._replace(nodes=nodes or site.nodes, gpus=each or site.gpus)
-    line = lines.pop()
+    line = lines.pop() if len(lines) == 1 else ""
     on_each = "" if BY_RANK.search(line) else "Vertex AI runs"
-    return (line, site._replace(on_each=on_each)) if line and not lines else None
+    return (line, site._replace(on_each=on_each)) if line else None
 
 
 _INPUT = re.compile(r"\$\{\{\s*(?:inputs|outputs)\.(\w+)\s*\}\}")

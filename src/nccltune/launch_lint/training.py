@@ -18,7 +18,7 @@ from nccltune.launch_lint.options import DEEPSPEED, ELSEWHERE, SERVERS, VLLM
 from nccltune.launch_lint.words import is_open, quoted, whole_number
 from nccltune.model.scale import count
 
-_NODE = re.compile(r"([^:@\s]+)(?::([0-9]+(?:,[0-9]+)*))?")
+_NODE = re.compile(r"([^:@\s]+)(?::([0-9]{1,9}(?:,[0-9]{1,9})*))?")
 _NO_FILE = ("", "/dev/null")
 
 

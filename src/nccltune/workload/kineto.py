@@ -295,8 +295,7 @@ class _Trace:
 
     def _made(self, spans: _Spans) -> "_Floats":
         """Return when the host made each call, as far as the trace has it, else its start."""
-        ids = spans.ids or [None] * len(spans.starts)
-        pairs = zip(ids, spans.starts, strict=True)
+        pairs = zip(spans.ids, spans.starts, strict=True)
         return np.asarray([self.made.get(number, start) for number, start in pairs])
 
     def _in_steps(self, spans: _Spans) -> _Spans:

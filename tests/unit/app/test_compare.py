@@ -407,12 +407,18 @@ def test_runs_of_one_forced_algorithm_are_compared(tmp_path: Path) -> None:
     assert sides(ring, nvls).different == [
         FactDifference("choice", "NCCL_ALGO=Ring", "nvls/simple")
     ]
-    p2p = ("NCCL_P2P_DISABLE=1", "NCCL_P2P_DISABLE=0 -x NCCL_P2P_LEVEL=SYS")
+    p2p = (
+        "NCCL_P2P_DISABLE=1",
+        "NCCL_P2P_DISABLE=0 -x NCCL_P2P_LEVEL=SYS -x NCCL_P2P_LL_THRESHOLD=1",
+    )
     texts = (
         command.replace("NCCL_ALGO={}", each) + log for each, log in zip(p2p, logs, strict=True)
     )
     levels = [put(tmp_path / f"{at}.txt", each) for at, each in enumerate(texts)]
-    assert sides(*levels).different == [FactDifference("NCCL_P2P_DISABLE", "1", "0")]
+    assert sides(*levels).different == [
+        FactDifference("NCCL_P2P_DISABLE", "1", "0"),
+        FactDifference("NCCL_P2P_LL_THRESHOLD", "not set", "1"),
+    ]
     plain = put(tmp_path / "c.txt", logs[0])
     assert FactDifference("NCCL_ALGO", "not shown", "Tree") in sides(plain, tree).different
     both = put(tmp_path / "both.txt", ring.read_text() + tree.read_text())

@@ -367,6 +367,7 @@ DIGITS = "9" * 5000
         (f"mpirun --map-by ppr:{DIGITS}:node -n 8 all_reduce_perf", None),
         (f"srun -N 1 --gpus={DIGITS} --gpu-bind=single:{DIGITS} all_reduce_perf", None),
         (f"torchrun --nnodes={DIGITS} --node-rank={DIGITS} --nproc-per-node=8 train.py", None),
+        (f"cat > h <<E\na slots=2\nE\ndeepspeed -H h -i a:{DIGITS} t.py", None),
         ("mpirun -np 16 -H a:eight,b:8 all_reduce_perf", "host-list"),
         ("mpirun -np 16 -H a:8:8,b:8 all_reduce_perf", "host-list"),
         ("mpiexec.hydra -n 16 -hosts a:8,b:x all_reduce_perf", "host-list"),

@@ -389,6 +389,8 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         ({"a.md": BY_NODE.replace("e2", "e1")}, "Add -x NCCL_SOCKET_IFNAME", "conf"),
         ({"v.yaml": VERTEX.replace("8}", "4}")}, "the node has 4 (the text)", "ok "),
         ({"v.yaml": VERTEX.replace("t.py", "--node-rank=0 t")}, "Vertex AI runs this line", "ok "),
+        ({"v.yaml": VERTEX.replace("[bash, -c]", "5")}, "no launch command", "bug"),
+        ({"v.yaml": f"workerPoolSpecs: []\n# {EIGHT}\n"}, "8 processes", "bug"),
         ({"a.sh": f"{HOSTS}deepspeed t.py\n"}, "hosts to h, which deepspeed does not read", "ok"),
         ({"a.sh": f"{HOSTS}deepspeed t.py\n"}, "fixed    deepspeed --hostfile=h t.py", "ok"),
         ({"a.sh": f"{HOSTS}deepspeed --hostfile h t.py\n"}, "4 on each of 2 nodes", "warning"),

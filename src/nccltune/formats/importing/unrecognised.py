@@ -588,7 +588,7 @@ def _objects(value: object, depth: int) -> Iterator[tuple[list[str], list[list[s
         for name, item in value.items():
             if isinstance(item, dict) and item and all(map(_is_number, item.values())):
                 yield ["", name], [[key, str(each)] for key, each in item.items()][:_MOST_ROWS]
-    elif all(isinstance(item, dict) and item.keys() == inner[0].keys() for item in inner):
+    elif inner and all(isinstance(item, dict) and item.keys() == inner[0].keys() for item in inner):
         keys = [key for key in inner[0] if len({str(item[key]) for item in inner}) > 1]
         yield keys, [[str(item[key]) for key in keys] for item in inner[:_MOST_ROWS]]
     for item in inner[:_MOST_OBJECTS]:

@@ -396,7 +396,7 @@ class CopiedTable:
     def _add_ratio(self, busbw: Number, algbw: Number) -> None:
         """Narrow what busbw / algbw may be, which shows the number of ranks."""
         low, high = self.layout.ratio or (0.0, inf)
-        low = max(low, (busbw.value - busbw.half) / (algbw.value + algbw.half))
+        low = max(low, (busbw.value - busbw.half) / max(1e-9, algbw.value + algbw.half))
         high = min(high, (busbw.value + busbw.half) / max(1e-9, algbw.value - algbw.half))
         self.layout.ratio = low, high
 

@@ -146,6 +146,7 @@ class ReplayedBench(Bench):
             return msgspec.structs.replace(point, error=error)
         # Default, tuned and forced timings are independent draws, even if the same choice runs.
         call = (request.collective, size, request.dtype, request.redop, request.root)
+        # False is for calls in place, which requests once had: a seed draws what it drew then.
         kind = (False, request.registered, request.graph, request.group_calls)
         choices = (choice_label(choice), choice_label(running))
         name = " ".join(map(str, (request.seed, *call, *kind, *choices, round_, repeat)))

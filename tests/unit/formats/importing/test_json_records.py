@@ -42,6 +42,12 @@ def test_lines_of_json_are_read_and_give_the_ranks_by_their_bandwidth(tmp_path: 
     assert [item.bytes for item in found.samples] == [1 << 20, 1 << 21]
 
 
+def test_a_row_of_size_0_says_nothing_of_the_ranks(tmp_path: Path) -> None:
+    rows = [{"size": 0, "time_us": 6.5, "busbw": 0.0}, *ROWS]
+    found = one(tmp_path, json.dumps({"all_reduce": rows}))
+    assert [item.ranks for item in found.samples] == [8, 8]
+
+
 def test_both_placements_and_the_command_above_are_read(tmp_path: Path) -> None:
     record = {
         "count": 1048576, "type": "float", "redop": "none", "root": "-1",

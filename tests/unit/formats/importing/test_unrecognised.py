@@ -58,7 +58,7 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
          '{"nodes": 8, "busbw": 301, "g": 8}]', "from 386 (nodes 4) to 301", "", 1),
         ('[{"a": "n1", "b": "n2", "busbw": 48}, {"a": "n1", "b": "n3", "busbw": 21},'
          '{"a": "n2", "b": "n3", "busbw": 47}]', "lowest 21 (n1, n3)", "", 1),
-        ('{"gpu": "H100", "busbw": {"2": 390, "4": 386, "8": 301}}', "from 386 (4) to", "", 1),
+        ('{"gpu": [], "busbw": {"2": 390, "4": 386, "8": 301}}', "from 386 (4) to", "", 1),
         ("| at | A | B |\n|-|-|-|\n| T2 | 3 us | 6 us |\n| T4 | 4 us | 9 us |\n| T8 | - | 9 us |\n",
          "'B' is 2.00 to 2.25 of 'A' in 2 of 3 rows", "", 1),
         (SUMMARY, "none is named the size of a call", "made from (n10.log)", 1),
