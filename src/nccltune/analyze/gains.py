@@ -4,12 +4,14 @@
 Findings and the rule search both use `GainTable`, so they draw the same conclusions.
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from msgspec.structs import replace
 
 from nccltune.analyze.contrasts import (
     Contrast,
@@ -22,7 +24,7 @@ from nccltune.analyze.curves import noise, scatter
 from nccltune.analyze.result import Condition, Noise
 from nccltune.analyze.stats import MIN_ROUNDS, Interval, median, normal_z, trimmed_interval
 from nccltune.analyze.timings import Process, Timings
-from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, Choice
+from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, Choice, PartialChoice
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale, count
 
@@ -49,6 +51,8 @@ class GainTable:
     timings: list[Timings]
     noise: Noise
     assumed_noise: float
+    limited: list[Timings] = field(default_factory=list)
+    """The timings of runs that were limited to an algorithm or a protocol."""
     _gains: dict[tuple[Choice, tuple[int, ...], float], Interval | None] = field(
         default_factory=dict
     )
@@ -340,6 +344,20 @@ class GainTable:
             logs.append(math.log(time))
         return math.fsum(logs) / len(logs) if logs else None
 
+    def beaten_by(self, size: int, choice: Choice) -> tuple[PartialChoice, float] | None:
+        """Return the limited run that is faster than `choice` beyond noise, and the log ratio."""
+        gains: dict[PartialChoice, list[float]] = {}
+        for own, other in itertools.product(self.timings, self.limited):
+            limits = other.condition.limits
+            if limits and own.condition == replace(other.condition, limits=None):
+                slow, fast = own.median(size, choice), other.median(size, limits)
+                if slow and fast:
+                    gains.setdefault(limits, []).append(math.log(slow / fast))
+        means = {limits: math.fsum(values) / len(values) for limits, values in gains.items()}
+        best = max(means.items(), key=lambda item: item[1], default=None)
+        noise = max(self.noise.typical, self.assumed_noise)
+        return best if best is not None and best[1] > noise else None
+
     def timings_of(self, cells: Iterable[tuple[int, AnyChoice]]) -> int:
         """Return the total number of timings of the points (size, choice) in `cells`."""
         return sum(
@@ -349,7 +367,7 @@ class GainTable:
 
 def gain_tables(timings: Sequence[Timings], assumed_noise: float) -> list[GainTable]:
     """Return one table for each collective, scale, registration and pipe ops: the tuner's
-    inputs."""
+    inputs. Limited runs stand beside the others and have no table of their own."""
     grouped: dict[Condition, list[Timings]] = {}
     for item in timings:
         if item.condition.collective.tuned:
@@ -363,8 +381,15 @@ def gain_tables(timings: Sequence[Timings], assumed_noise: float) -> list[GainTa
             timings=items,
             noise=_worst(items, assumed_noise),
             assumed_noise=assumed_noise,
+            limited=[
+                item
+                for other, limited in grouped.items()
+                if other.limits and replace(other, limits=None) == key
+                for item in limited
+            ],
         )
         for key, items in grouped.items()
+        if key.limits is None
     ]
 
 

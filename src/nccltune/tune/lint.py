@@ -202,11 +202,14 @@ def lint_rules(rules: Sequence[NumberedRule], nccl: str | None = None) -> list[L
     return sorted(issues, key=lambda issue: (issue.line or 0, issue.severity != Severity.ERROR))
 
 
-def impossible(collective: Collective, choice: Choice, nodes: int | None) -> str | None:
-    """Return why NCCL never runs a choice for a collective on `nodes` nodes, else None.
+def impossible(
+    collective: Collective, choice: Choice, nodes: int | None, ranks: int | None
+) -> str | None:
+    """Return why NCCL never runs a choice for a collective at a scale, else None.
 
-    Source: NCCL 2.30, src/graph/tuning.cc. NCCL marks unsupported combinations as unusable in the
-    cost table that it passes to a tuner. The plugin then skips the rule.
+    Source: NCCL 2.30, src/graph/tuning.cc and src/transport/nvls.cc. NCCL marks unsupported
+    combinations as unusable in the cost table that it passes to a tuner. The plugin then skips the
+    rule.
     """
     algorithm = choice.algorithm
     if collective in _RING_ONLY and algorithm is not Algorithm.RING:
@@ -219,6 +222,9 @@ def impossible(collective: Collective, choice: Choice, nodes: int | None) -> str
         return f"{algorithm.value} runs with the simple protocol only"
     if algorithm is Algorithm.NVLS_TREE and nodes == 1:
         return "nvls_tree needs more than one node"
+    is_nvls = algorithm in (Algorithm.NVLS, Algorithm.NVLS_TREE)
+    if is_nvls and nodes and ranks and nodes <= ranks < 2 * nodes:
+        return f"{algorithm.value} needs 2 GPUs or more in each node, as NCCL counts nodes"
     return None
 
 
@@ -253,7 +259,7 @@ def _unreachable(item: NumberedRule) -> Iterator[LintIssue]:
             " never applies",
             f"the columns are nNodes,nRanks: {ranks},{nodes} if they are interchanged",
         )
-    why = impossible(item.rule.collective, item.rule.choice, item.rule.nodes)
+    why = impossible(item.rule.collective, item.rule.choice, nodes, ranks)
     if why is not None:
         yield LintIssue(
             Severity.WARNING,
