@@ -28,9 +28,9 @@ _NAMES = {
     "redop": "redop reduction reductionop reduceop",
     "root": "root rootrank",
     "time": "time latency lat duration elapsed avgtime meantime timeavg avglatency latencyavg"
-    " averagetime averagelatency meanlatency elapsedtime calltime tavg",
-    "algbw": "algbw algobw algbandwidth algorithmbandwidth algorithmbw abw",
-    "busbw": "busbw busbandwidth bbw",
+    " averagetime averagelatency meanlatency elapsedtime calltime tavg timemean latencymean",
+    "algbw": "algbw algobw algbandwidth algorithmbandwidth algorithmbw abw algbwmean",
+    "busbw": "busbw busbandwidth bbw busbwmean",
     "#wrong": "wrong errors nwrong wrongresults",
     "error": "error",
     "collective": "collective kind coll collectivetype colltype operation primitive collectivename"
@@ -42,13 +42,13 @@ _NAMES = {
     "channels": "channels nchannels numchannels nch channelcount",
     "nodes": "nodes nnodes numnodes nodecount",
     "ranks": "ranks nranks numranks worldsize rankcount tp tpsize np nproc",
-    "per_node": "gpuspernode rankspernode ppn npernode ntaskspernode",
+    "per_node": "gpuspernode rankspernode devicespernode ppn npernode ntaskspernode",
     "pipeOps": "pipeops numpipeops",
     "regBuff": "regbuff regbuf registered",
     "bandwidth": "bandwidth bw",
     "cost_metric": "costmetric",
     "spread": "tmin tmax minbw maxbw avgbw min max mintime maxtime timemin timemax std stddev"
-    " timestd cv",
+    " timestd algbwstd busbwstd cv",
 }
 _SIZE_UNITS = frozenset({"kib", "mib", "gib", "kb", "mb", "gb"})
 _ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
