@@ -28,9 +28,9 @@ _NAMES = {
     "redop": "redop reduction reductionop reduceop",
     "root": "root rootrank",
     "time": "time latency lat duration elapsed avgtime meantime timeavg avglatency latencyavg"
-    " averagetime averagelatency meanlatency elapsedtime calltime tavg timemean latencymean",
-    "algbw": "algbw algobw algbandwidth algorithmbandwidth algorithmbw abw algbwmean",
-    "busbw": "busbw busbandwidth bbw busbwmean",
+    " averagetime averagelatency meanlatency elapsedtime calltime tavg",
+    "algbw": "algbw algobw algbandwidth algorithmbandwidth algorithmbw abw",
+    "busbw": "busbw busbandwidth bbw",
     "#wrong": "wrong errors nwrong wrongresults",
     "error": "error",
     "collective": "collective kind coll collectivetype colltype operation primitive collectivename"
@@ -382,6 +382,12 @@ def _with_only_time(columns: list[Column]) -> tuple[Column, ...]:
 
     Other words than that in its name may say that it is not the time of a call.
     """
+    headings = [_heading_of(column) for column in columns]
+    for at, (heading, role) in enumerate(headings):
+        others = [name for name, other in headings if other == role and name != heading]
+        is_only = role not in {column.role for column in columns}
+        if is_only and _MEAN.fullmatch(heading) and all(map(_NOT_ONE_CALL.search, others)):
+            columns[at] = columns[at]._replace(role=role)
     timed = [
         at
         for at, column in enumerate(columns)
