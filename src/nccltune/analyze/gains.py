@@ -344,19 +344,18 @@ class GainTable:
             logs.append(math.log(time))
         return math.fsum(logs) / len(logs) if logs else None
 
-    def beaten_by(self, size: int, choice: Choice) -> tuple[PartialChoice, float] | None:
-        """Return the limited run that is faster than `choice` beyond noise, and the log ratio."""
-        gains: dict[PartialChoice, list[float]] = {}
-        for own, other in itertools.product(self.timings, self.limited):
-            limits = other.condition.limits
-            if limits and own.condition == replace(other.condition, limits=None):
-                slow, fast = own.median(size, choice), other.median(size, limits)
-                if slow and fast:
-                    gains.setdefault(limits, []).append(math.log(slow / fast))
-        means = {limits: math.fsum(values) / len(values) for limits, values in gains.items()}
-        best = max(means.items(), key=lambda item: item[1], default=None)
-        noise = max(self.noise.typical, self.assumed_noise)
-        return best if best is not None and best[1] > noise else None
+    def beaten_by(self, size: int, choice: Choice) -> tuple[float, PartialChoice] | None:
+        """Return the log gain of the limited run that beats `choice` the most, if beyond noise."""
+        gains = [
+            (math.log(slow / fast), limits)
+            for own, other in itertools.product(self.timings, self.limited)
+            if (limits := other.condition.limits)
+            and own.condition == replace(other.condition, limits=None)
+            and (slow := own.median(size, choice))
+            and (fast := other.median(size, limits))
+        ]
+        best = max(gains, default=None)
+        return best if best and best[0] > max(self.noise.typical, self.assumed_noise) else None
 
     def timings_of(self, cells: Iterable[tuple[int, AnyChoice]]) -> int:
         """Return the total number of timings of the points (size, choice) in `cells`."""
@@ -370,7 +369,7 @@ def gain_tables(timings: Sequence[Timings], assumed_noise: float) -> list[GainTa
     inputs. Limited runs stand beside the others and have no table of their own."""
     grouped: dict[Condition, list[Timings]] = {}
     for item in timings:
-        if item.condition.collective.tuned:
+        if item.condition.collective.tuned and item.condition.limits is None:
             grouped.setdefault(item.condition.for_tuner, []).append(item)
     return [
         GainTable(
@@ -383,13 +382,11 @@ def gain_tables(timings: Sequence[Timings], assumed_noise: float) -> list[GainTa
             assumed_noise=assumed_noise,
             limited=[
                 item
-                for other, limited in grouped.items()
-                if other.limits and replace(other, limits=None) == key
-                for item in limited
+                for item in timings
+                if item.condition.limits and replace(item.condition.for_tuner, limits=None) == key
             ],
         )
         for key, items in grouped.items()
-        if key.limits is None
     ]
 
 

@@ -116,14 +116,13 @@ def _left_out(samples: SortedSamples) -> list[str]:
         if gains.get(limits, 0) > 1.03:
             words += f", but looks up to {gains[limits]:.2f}x faster; for a rule set both variables"
         found.append((words, number))
-    never: Counter[str] = Counter()
-    for timings in samples.timings:
-        collective, scale = timings.condition.collective, timings.condition.scale
-        for choice in (one for cells in timings.cells.values() for one in cells):
-            if isinstance(choice, Choice) and (
-                why := impossible(collective, choice, scale.nodes, scale.ranks)
-            ):
-                never[f"of {choice.label}, {scale}: no rule, {why}"] += 1
+    never = Counter(
+        f"of {choice.label}, {one.scale}: no rule, {why}"
+        for timings in samples.timings
+        for one in [timings.condition]
+        for choice in (key for cells in timings.cells.values() for key in cells for _ in cells[key])
+        if isinstance(choice, Choice) and (why := impossible(one.collective, choice, one.scale))
+    )
     found += never.items()
     unscaled = samples.without_scale + sum(
         timings.samples for timings in samples.unscaled if timings.condition.limits is None

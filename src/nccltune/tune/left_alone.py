@@ -62,15 +62,11 @@ def _not_compared(table: GainTable, sizes: Sequence[int]) -> str:
     if all(table.log_time(size, DEFAULT, anywhere=True) is None for size in sizes):
         words = "not compared: the default was not measured"
         choices = [choice for choice in table.choices if not never_runs(table, choice)]
-        beaten = [
-            [
-                (*found[::-1], choice.label)
-                for choice in choices
-                if (found := table.beaten_by(size, choice))
-            ]
+        beaten = (
+            [(*by, one.label) for one in choices if (by := table.beaten_by(size, one))]
             for size in sizes
-        ]
-        gain, limits, label = max((min(row) for row in beaten if row), default=(0.0, None, ""))
+        )
+        gain, limits, label = max(map(min, filter(None, beaten)), default=(0.0, None, ""))
         if limits is not None:
             words += (
                 f", and {limits}, {rest_of(limits)}, is up to {_times(gain)} as fast as {label}"

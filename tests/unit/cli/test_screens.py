@@ -136,13 +136,14 @@ def test_tune_leaves_out_choices_that_never_run_at_a_scale(tmp_path: Path, cli: 
         for size in (1 << 20, 1 << 21, 1 << 22)
         for ranks in (4, 32)
         for choice, time_us in (("nvls_tree,simple", 50.0), ("ring,simple", 90.0))
+        for _ in range(2)
     ]
     names = "collective,size_bytes,algorithm,protocol,channels,nodes,ranks,latency_us"
     path.write_text("\n".join([names, *rows]) + "\n")
     out = cli("tune", path).out
     assert re.findall(r"MiB +(\w+/simple) +candidate", out) == ["ring/simple", "nvls_tree/simple"]
     (said,) = [line for line in out.splitlines() if line.startswith("left out")]
-    assert "3 timings of nvls_tree/simple, 4 nodes, 4 ranks: no rule, nvls_tree needs" in said
+    assert "6 timings of nvls_tree/simple, 4 nodes, 4 ranks: no rule, nvls_tree needs" in said
 
 
 def test_a_table_without_rules_is_answered_with_its_real_reason(tmp_path: Path, cli: Cli) -> None:

@@ -463,26 +463,6 @@ def test_times_by_a_rounded_bandwidth_leave_the_ranks_of_the_title_within_roundi
 
 
 @pytest.mark.parametrize(
-    ("columns", "scale"),
-    [
-        ({"Devices per Node": 4, "Ranks": 8}, (2, 8)),
-        ({"GPUs per Node": 8, "Ranks": 8}, (1, 8)),
-        ({"Ranks": 8, "ppn": 3}, (None, 8)),
-        ({"Ranks": 8, "ppn": 0}, (None, 8)),
-        ({"Ranks": 8, "ppn": ""}, (None, 8)),
-        ({"Nodes": 4, "Ranks": 8, "ppn": 8}, (4, 8)),
-        ({"Nodes": 2, "ppn": 4}, (2, 8)),
-    ],
-)
-def test_ranks_of_a_node_in_a_column_give_the_nodes(
-    columns: dict[str, object], scale: tuple[int | None, int]
-) -> None:
-    rows = [[*row, *map(str, columns.values())] for row in ROWS]
-    found = text("# all_reduce\n" + separated([*NAMES, *columns], rows))
-    assert {(item.nodes, item.ranks) for item in found.samples} == {scale}
-
-
-@pytest.mark.parametrize(
     ("title", "ranks"),
     [
         ("## 2 nodes, 8x A100 each", (8, 16)),
