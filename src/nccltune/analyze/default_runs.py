@@ -138,7 +138,7 @@ def ran_text(item: ConditionAnalysis, platform: Platform | None = None) -> str |
         nccl, settings = (platform.nccl_version, platform.settings) if platform else (None, {})
         if is_before(nccl) and settings.get("NCCL_TREE_THRESHOLD") == "0":
             return "ring, not chosen by NCCL: NCCL_TREE_THRESHOLD=0 rules out trees"
-        unknown = "what it ran is unknown: no line of NCCL's log states it"
+        unknown = "what it ran is unknown: no line of NCCL's log is known to state it"
         if is_before(nccl, _LOGGED_SINCE):
             return f"{unknown}, and NCCL before 2.20 logs no such line"
         return f"{unknown} (NCCL 2.20 and later log it with {_LOGS})"

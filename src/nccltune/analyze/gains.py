@@ -4,12 +4,14 @@
 Findings and the rule search both use `GainTable`, so they draw the same conclusions.
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from msgspec.structs import replace
 
 from nccltune.analyze.contrasts import (
     Contrast,
@@ -22,7 +24,7 @@ from nccltune.analyze.curves import noise, scatter
 from nccltune.analyze.result import Condition, Noise
 from nccltune.analyze.stats import MIN_ROUNDS, Interval, median, normal_z, trimmed_interval
 from nccltune.analyze.timings import Process, Timings
-from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, Choice
+from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, Choice, PartialChoice
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale, count
 
@@ -49,6 +51,8 @@ class GainTable:
     timings: list[Timings]
     noise: Noise
     assumed_noise: float
+    limited: list[Timings] = field(default_factory=list)
+    """The timings of runs that were limited to an algorithm or a protocol."""
     _gains: dict[tuple[Choice, tuple[int, ...], float], Interval | None] = field(
         default_factory=dict
     )
@@ -340,6 +344,19 @@ class GainTable:
             logs.append(math.log(time))
         return math.fsum(logs) / len(logs) if logs else None
 
+    def beaten_by(self, size: int, choice: Choice) -> tuple[float, PartialChoice] | None:
+        """Return the log gain of the limited run that beats `choice` the most, if beyond noise."""
+        gains = [
+            (math.log(slow / fast), limits)
+            for own, other in itertools.product(self.timings, self.limited)
+            if (limits := other.condition.limits)
+            and own.condition == replace(other.condition, limits=None)
+            and (slow := own.median(size, choice))
+            and (fast := other.median(size, limits))
+        ]
+        best = max(gains, default=None)
+        return best if best and best[0] > max(self.noise.typical, self.assumed_noise) else None
+
     def timings_of(self, cells: Iterable[tuple[int, AnyChoice]]) -> int:
         """Return the total number of timings of the points (size, choice) in `cells`."""
         return sum(
@@ -349,10 +366,10 @@ class GainTable:
 
 def gain_tables(timings: Sequence[Timings], assumed_noise: float) -> list[GainTable]:
     """Return one table for each collective, scale, registration and pipe ops: the tuner's
-    inputs."""
+    inputs. Limited runs stand beside the others and have no table of their own."""
     grouped: dict[Condition, list[Timings]] = {}
     for item in timings:
-        if item.condition.collective.tuned:
+        if item.condition.collective.tuned and item.condition.limits is None:
             grouped.setdefault(item.condition.for_tuner, []).append(item)
     return [
         GainTable(
@@ -363,6 +380,11 @@ def gain_tables(timings: Sequence[Timings], assumed_noise: float) -> list[GainTa
             timings=items,
             noise=_worst(items, assumed_noise),
             assumed_noise=assumed_noise,
+            limited=[
+                item
+                for item in timings
+                if item.condition.limits and replace(item.condition.for_tuner, limits=None) == key
+            ],
         )
         for key, items in grouped.items()
     ]

@@ -107,8 +107,8 @@ def explain_config(request: ExplainRequest) -> list[ExplainResult]:
         never = [
             f"line {x.line}: {x.rule.choice.label} never runs for {x.rule.collective.value}: {why}"
             for x in rules
-            if x.rule.nodes in (None, item.scale.nodes)
-            if (why := impossible(x.rule.collective, x.rule.choice, item.scale.nodes))
+            if x.rule.nodes in (None, item.scale.nodes) and x.rule.ranks in (None, item.scale.ranks)
+            if (why := impossible(x.rule.collective, x.rule.choice, item.scale))
         ]
         found[place] = msgspec.structs.replace(item, warnings=[*item.warnings, *never])
     if tuner is not None:

@@ -3,6 +3,7 @@
 
 import contextlib
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -20,7 +21,7 @@ from nccltune.app.study import OpenStudy, open_study, platform_with_hardware, sa
 from nccltune.app.workload import recorded
 from nccltune.formats.importing.importer import Imported
 from nccltune.formats.importing.suspect import suspect_sentences
-from nccltune.model.choice import DEFAULT, PartialChoice, rest_of
+from nccltune.model.choice import DEFAULT, Choice, PartialChoice, rest_of
 from nccltune.model.errors import StudyError, UnwritableError
 from nccltune.model.nccl_releases import FIRST_WITH_PLUGIN
 from nccltune.model.rule import RuleState
@@ -32,6 +33,7 @@ from nccltune.prove.result import Proof
 from nccltune.prove.run import read_proof
 from nccltune.prove.stock import PASSED
 from nccltune.study.files import Study
+from nccltune.tune.lint import impossible
 from nccltune.tune.result import JobWorth, TunedGroup, TuneOptions, Tuning
 from nccltune.tune.study import tune, write
 from nccltune.tune.worth import job_worth
@@ -114,6 +116,14 @@ def _left_out(samples: SortedSamples) -> list[str]:
         if gains.get(limits, 0) > 1.03:
             words += f", but looks up to {gains[limits]:.2f}x faster; for a rule set both variables"
         found.append((words, number))
+    never = Counter(
+        f"of {choice.label}, {one.scale}: no rule, {why}"
+        for timings in samples.timings
+        for one in [timings.condition]
+        for choice in (key for cells in timings.cells.values() for key in cells for _ in cells[key])
+        if isinstance(choice, Choice) and (why := impossible(one.collective, choice, one.scale))
+    )
+    found += never.items()
     unscaled = samples.without_scale + sum(
         timings.samples for timings in samples.unscaled if timings.condition.limits is None
     )

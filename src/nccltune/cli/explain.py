@@ -93,7 +93,7 @@ def _show(out: Console, item: ExplainResult) -> None:
                 out.print(styled(f"{low:>9} - {high:<9} ", (one.decides, style)))
                 hanging(out, " " * 4, 4, exact, "dim")
             else:
-                lead = f"{low:>9} - {high:<9} {one.decides:<16}"
+                lead = f"{low:>9} - {high:<9} {one.decides:<14}  "
                 hanging(out, (lead, style), len(lead), exact, "dim")
             for warning in dict.fromkeys(one.warnings):
                 out.print(styled(f"{'':>22}", (warning, "yellow")))

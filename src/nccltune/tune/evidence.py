@@ -22,8 +22,7 @@ from nccltune.tune.state import printed_gain, state_of
 
 def never_runs(table: GainTable, choice: Choice) -> bool:
     """Return whether NCCL never runs a choice for this collective and scale."""
-    scale = table.scale
-    return impossible(table.collective, choice, scale.nodes) is not None
+    return impossible(table.collective, choice, table.scale) is not None
 
 
 def log_times(

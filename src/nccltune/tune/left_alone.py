@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from nccltune.analyze.gains import GainTable
 from nccltune.analyze.stats import MIN_ROUNDS, Interval, trimmed_interval
-from nccltune.model.choice import DEFAULT, Choice, choice_label
+from nccltune.model.choice import DEFAULT, Choice, choice_label, rest_of
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
+from nccltune.tune.evidence import never_runs
 from nccltune.tune.result import LeftAlone, TuneOptions, is_clear
 from nccltune.tune.state import printed_gain, state_of, too_many_channels
 
@@ -59,7 +60,18 @@ def _not_compared(table: GainTable, sizes: Sequence[int]) -> str:
         names = ", ".join("the default" if one == DEFAULT else one for one in sorted(wrong))
         return f"not compared: {names} gave wrong results"
     if all(table.log_time(size, DEFAULT, anywhere=True) is None for size in sizes):
-        return "not compared: the default was not measured"
+        words = "not compared: the default was not measured"
+        choices = [choice for choice in table.choices if not never_runs(table, choice)]
+        beaten = (
+            [(*by, one.label) for one in choices if (by := table.beaten_by(size, one))]
+            for size in sizes
+        )
+        gain, limits, label = max(map(min, filter(None, beaten)), default=(0.0, None, ""))
+        if limits is not None:
+            words += (
+                f", and {limits}, {rest_of(limits)}, is up to {_times(gain)} as fast as {label}"
+            )
+        return words
     return "not compared: no whole choice was measured beside the default"
 
 

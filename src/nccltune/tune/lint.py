@@ -202,11 +202,12 @@ def lint_rules(rules: Sequence[NumberedRule], nccl: str | None = None) -> list[L
     return sorted(issues, key=lambda issue: (issue.line or 0, issue.severity != Severity.ERROR))
 
 
-def impossible(collective: Collective, choice: Choice, nodes: int | None) -> str | None:
-    """Return why NCCL never runs a choice for a collective on `nodes` nodes, else None.
+def impossible(collective: Collective, choice: Choice, scale: Scale) -> str | None:
+    """Return why NCCL never runs a choice for a collective at a scale, else None.
 
-    Source: NCCL 2.30, src/graph/tuning.cc. NCCL marks unsupported combinations as unusable in the
-    cost table that it passes to a tuner. The plugin then skips the rule.
+    Source: NCCL 2.30, src/graph/tuning.cc and src/transport/nvls.cc. NCCL marks unsupported
+    combinations as unusable in the cost table that it passes to a tuner. The plugin then skips the
+    rule.
     """
     algorithm = choice.algorithm
     if collective in _RING_ONLY and algorithm is not Algorithm.RING:
@@ -217,8 +218,11 @@ def impossible(collective: Collective, choice: Choice, nodes: int | None) -> str
         return "NCCL has no pat algorithm for allreduce"
     if algorithm in _SIMPLE_ONLY and choice.protocol is not Protocol.SIMPLE:
         return f"{algorithm.value} runs with the simple protocol only"
-    if algorithm is Algorithm.NVLS_TREE and nodes == 1:
+    if algorithm is Algorithm.NVLS_TREE and scale.nodes == 1:
         return "nvls_tree needs more than one node"
+    is_nvls = algorithm in (Algorithm.NVLS, Algorithm.NVLS_TREE)
+    if is_nvls and 0 < scale.nodes <= scale.ranks < 2 * scale.nodes:
+        return f"{algorithm.value} needs 2 GPUs or more in each node, as NCCL counts nodes"
     return None
 
 
@@ -253,7 +257,7 @@ def _unreachable(item: NumberedRule) -> Iterator[LintIssue]:
             " never applies",
             f"the columns are nNodes,nRanks: {ranks},{nodes} if they are interchanged",
         )
-    why = impossible(item.rule.collective, item.rule.choice, item.rule.nodes)
+    why = impossible(item.rule.collective, item.rule.choice, Scale(nodes or 0, ranks or 0))
     if why is not None:
         yield LintIssue(
             Severity.WARNING,

@@ -357,7 +357,9 @@ def _without_default(
         costs.append(
             [
                 math.inf
-                if log is None or log - least > max(_BEHIND, 2 * noise)
+                if log is None
+                or log - least > max(_BEHIND, 2 * noise)
+                or table.beaten_by(size, choice)
                 else weight * (log - least + _chunk_price(table, size, choice))
                 for choice, log in zip(table.choices, logs, strict=True)
             ]

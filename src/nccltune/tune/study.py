@@ -53,7 +53,9 @@ def tune(
             "‹weights› and ‹workload› exclude each other", hint="leave out one of them"
         )
     weights = read_weights(Path(options.weights)) if options.weights else None
-    groups: list[TunedGroup] = search(found.timings, options, weights, found.doubts)
+    groups: list[TunedGroup] = search(
+        [*found.timings, *found.partial], options, weights, found.doubts
+    )
     if job is not None:
         groups = _weighted(groups, job, found, options)
     if options.any_scale:
@@ -78,7 +80,7 @@ def _weighted(
     for (collective, scale), weights in job_weights(job, groups).items():
         own = [
             item
-            for item in found.timings
+            for item in (*found.timings, *found.partial)
             if (item.condition.collective, item.condition.scale) == (collective, scale)
         ]
         again = iter(search(own, options, weights, found.doubts))

@@ -42,8 +42,8 @@ def with_ran(label: Callable[[int], str | None], *, better: bool = False) -> lis
     ("label", "text"),
     [
         (lambda _: None,
-         "what it ran is unknown: no line of NCCL's log states it (NCCL 2.20 and later log it "
-         "with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING)"),
+         "what it ran is unknown: no line of NCCL's log is known to state it (NCCL 2.20 and "
+         "later log it with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING)"),
         (lambda _: "ring/simple/24", "ran ring/simple"),
         (lambda size: "ring/ll" if size <= 1 << 16 else "ring/simple",
          "ran ring/ll to 64 KiB, ring/simple above"),
@@ -114,8 +114,8 @@ def test_findings_of_a_study_with_several_types_name_theirs() -> None:
 def test_a_release_without_choice_lines_is_not_asked_for_a_log() -> None:
     (condition,) = analyze_samples(PLATFORM, with_ran(lambda _: None)).conditions
     assert ran_text(condition, replace(PLATFORM, nccl_version="2.16.5")) == (
-        "what it ran is unknown: no line of NCCL's log states it, and NCCL before 2.20 logs no "
-        "such line"
+        "what it ran is unknown: no line of NCCL's log is known to state it, and NCCL before "
+        "2.20 logs no such line"
     )
     assert "NCCL 2.20 and later log it" in (
         ran_text(condition, replace(PLATFORM, nccl_version="2.28.9")) or ""

@@ -40,7 +40,7 @@ def test_one_log_of_the_default_is_compared_with_nothing(tmp_path: Path, cli: Cl
     assert "nothing found" not in out
     assert "is right" not in out
     assert "curve      no clear dip, plateau or falling time; the noise is unknown, so" in out
-    assert "default    what it ran is unknown: no line of NCCL's log states it" in out
+    assert "default    what it ran is unknown: no line of NCCL's log is known to state it" in out
     assert "compared   with nothing: only the default was measured, so no rule can be found" in out
     assert "nccltune tune" not in err
     assert (

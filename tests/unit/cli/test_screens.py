@@ -120,6 +120,30 @@ def test_explain_names_rules_that_never_run(tmp_path: Path, cli: Cli) -> None:
         # At its own scale.
         ["warning", "line", "4:", "tree/ll"],
     ]
+    rows = (f"allreduce,0,9,nvls_tree,simple,-1,4,{ranks}\n" for ranks in (4, 32))
+    path.write_text("".join(rows))
+    warned = [line for line in cli("explain", path).out.splitlines() if "never" in line]
+    assert warned == [
+        "warning    line 1: nvls_tree/simple never runs for allreduce: nvls_tree needs 2 GPUs or"
+        " more in each node, as NCCL counts nodes"
+    ]
+
+
+def test_tune_leaves_out_choices_that_never_run_at_a_scale(tmp_path: Path, cli: Cli) -> None:
+    path = tmp_path / "times.csv"
+    rows = [
+        f"allreduce,{size},{choice},-1,4,{ranks},{time_us}"
+        for size in (1 << 20, 1 << 21, 1 << 22)
+        for ranks in (4, 32)
+        for choice, time_us in (("nvls_tree,simple", 50.0), ("ring,simple", 90.0))
+        for _ in range(2)
+    ]
+    names = "collective,size_bytes,algorithm,protocol,channels,nodes,ranks,latency_us"
+    path.write_text("\n".join([names, *rows]) + "\n")
+    out = cli("tune", path).out
+    assert re.findall(r"MiB +(\w+/simple) +candidate", out) == ["ring/simple", "nvls_tree/simple"]
+    (said,) = [line for line in out.splitlines() if line.startswith("left out")]
+    assert "6 timings of nvls_tree/simple, 4 nodes, 4 ranks: no rule, nvls_tree needs" in said
 
 
 def test_a_table_without_rules_is_answered_with_its_real_reason(tmp_path: Path, cli: Cli) -> None:
@@ -296,11 +320,13 @@ def test_explain_shows_the_sms_that_are_known(shown: Shown) -> None:
 
 def test_explain_shows_unknown_sms_where_channels_were_not_counted(shown: Shown) -> None:
     asked = explained(
-        DecidedRange(60_001, 1 << 20, "ring/simple"), DecidedRange(1 << 21, 1 << 30, "default")
+        DecidedRange(60_001, 1 << 20, "nvls_tree/simple"),
+        DecidedRange(1 << 21, 1 << 30, "default"),
     )
     known = with_channels(asked, with_defaults(None))
     lines = shown(lambda: explain.show([known]), 120)[-2:]
     assert lines[0].endswith("SMs unknown")
+    assert "nvls_tree/simple  60001-1048576 bytes" in lines[0]
     assert lines[1].endswith("bytes")
 
 

@@ -69,6 +69,18 @@ def test_what_nccl_cannot_run_is_said() -> None:
         assert (issue.kind, issue.severity) == ("unreachable", Severity.WARNING)
     assert ("unreachable", 1) in kinds(rule(0, M, "nvls_tree/simple/4", nodes=1))
     assert kinds(rule(0, M, "ring/ll/4", collective=Collective.BROADCAST)) == []
+    for choice, nodes, ranks, found in (
+        ("nvls_tree/simple/4", 16, 16, 1),
+        ("nvls_tree/simple/4", 16, 31, 1),
+        ("nvls/simple/4", 4, 4, 1),
+        ("nvls_tree/simple/4", 16, 32, 0),
+        ("nvls_tree/simple/4", 16, None, 0),
+        ("nvls/simple/4", None, 16, 0),
+        ("nvls/simple/4", 1, 2, 0),
+        ("ring/simple/4", 16, 16, 0),
+    ):
+        said = kinds(rule(0, M, choice, nodes=nodes, ranks=ranks))
+        assert said == [("unreachable", 1)] * found, (choice, nodes, ranks)
 
 
 def test_sizes_that_look_like_kib_are_questioned() -> None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nccltune.analyze import sort_samples
 from nccltune.analyze.gains import gain_tables
-from nccltune.model.choice import Algorithm, Choice, Protocol, choice_label
+from nccltune.model.choice import Algorithm, Choice, PartialChoice, Protocol, choice_label
 from nccltune.model.collective import Collective
 from nccltune.model.rule import RuleState
 from nccltune.model.sample import Sample
@@ -195,6 +195,32 @@ def test_without_a_default_nothing_is_claimed_about_gain() -> None:
     assert {item.gain for item in group.rules} == {None}
     assert {item.state for item in group.rules} == {RuleState.CANDIDATE}
     assert "against the default unknown" in group.rules[0].reason
+
+
+@pytest.mark.parametrize(
+    ("limits", "time_us", "ruled"),
+    [
+        ("NCCL_ALGO=Ring", 60.0, 0),
+        ("NCCL_PROTO=Simple", 60.0, 0),
+        ("NCCL_ALGO=Ring", 98.0, 1),
+        ("NCCL_ALGO=Ring", 140.0, 1),
+    ],
+)
+@pytest.mark.parametrize("rounds", [1, 8])
+def test_without_a_default_no_choice_that_a_limited_run_beats_is_a_candidate(
+    limits: PartialChoice, time_us: float, ruled: int, rounds: int
+) -> None:
+    samples = measure(SIZES, {"tree/ll": 100.0}, rounds=rounds)
+    beside = measure(SIZES, {"tree/ll": time_us}, rounds=rounds)
+    found = sort_samples([*samples, *(replace(item, choice=limits) for item in beside)])
+    (group,) = search([*found.timings, *found.partial])
+    assert len(group.rules) == ruled
+    reasons = [f"and {limits}, ", "is up to 1.67x as fast as tree/ll"] if not ruled else []
+    assert all(word in item.reason for item in group.left_alone for word in reasons)
+    # A gain over the default is one, whatever else is faster.
+    samples += measure(SIZES, {"default": 200.0}, rounds=rounds)
+    found = sort_samples([*samples, *(replace(item, choice=limits) for item in beside)])
+    assert search([*found.timings, *found.partial])[0].rules
 
 
 def test_single_timings_need_a_gain_beyond_the_assumed_noise() -> None:

@@ -65,7 +65,8 @@ def kind_of(head: bytes) -> FileKind:
         lines = [old_line(line) for line in lines]
     lines = [line for _, own in plain_rows([(1, lines)], text) for line in own]
     content = next((line for line in lines if not line.startswith("#")), "").strip()
-    if content.startswith("numCycle,") or (content[:1] in "[{" and set(_keys(text)) >= _RCCL_KEYS):
+    keys = {key.removesuffix("_mean") for key in _keys(text)} if content[:1] in "[{" else set()
+    if content.startswith("numCycle,") or keys >= _RCCL_KEYS:
         return FileKind.RCCL_RESULTS
     if content.startswith("{") and (kind := _json_kind(content, text)) is not FileKind.UNKNOWN:
         return kind

@@ -482,7 +482,8 @@ def _platform(study: Study, part: StudyPart, platform_name: str | None) -> Platf
             # What the command above one of several tables sets is not known of the others.
             settings.update({} if silent and item.settings_by == "command" else item.settings)
     for name in ("NCCL_ALGO", "NCCL_PROTO"):
-        settings.pop(name, None)
+        if len({item.settings.get(name) for item in facts}) > 1:
+            settings.pop(name, None)
     known = Platform(
         name=platform_name or study.name,
         gpu=common(item.gpu for item in facts if item.gpu is not None),

@@ -51,6 +51,7 @@ _DTYPES = {
     "fp8e4m3": "f8e4m3", "fp8e5m2": "f8e5m2",
 }  # fmt: skip
 _RATES = ("algbw", "busbw")
+_SCALE = ("nodes", "ranks", "per_node")
 _NONE = frozenset({"", "-", "none", "n/a", "na", "-1", "\u2013", "\u2014"})
 _MOST_ROWS = 1 << 16
 _TIME = re.compile(r"\b(?:time|latency)\b", re.IGNORECASE)
@@ -106,7 +107,7 @@ class CopiedTable:
         self.report = report
         self._line = line
         self._columns = list(header.columns)
-        self._scaled = {role: at for role in ("nodes", "ranks") for at in header.at(role)[:1]}
+        self._scaled = {role: at for role in _SCALE for at in header.at(role)[:1]}
         self._left = {role: header.at(role) for role in _LABELS}
         for role, places in self._left.items():
             if len(places) > 1:
@@ -145,11 +146,14 @@ class CopiedTable:
     def stated(self) -> tuple[int | None, int | None]:
         """Return the nodes and ranks in columns of those; None for what the rows do not state."""
         cells = dict(zip(self._scaled, min(self._scales, default=()), strict=False))
-        nodes, ranks = (
-            int(cell) if (cell := cells.get(role, "")).isdecimal() else None
-            for role in ("nodes", "ranks")
+        nodes, ranks, each = (
+            int(cell) if (cell := cells.get(role, "")).isdecimal() else None for role in _SCALE
         )
-        return nodes, ranks
+        if not each:
+            return nodes, ranks
+        if nodes is None and ranks and ranks % each == 0:
+            nodes = ranks // each
+        return nodes, ranks or (nodes * each if nodes else None)
 
     def _placements(self, times: list[int], above: list[str]) -> list[str]:
         named = [self._columns[at].placement for at in times]
@@ -231,7 +235,8 @@ class CopiedTable:
         self._rows.append(row)
         self._scales.add(tuple(cells[at] for at in self._scaled.values()))
         if len(self._scales) > 1:
-            self._mixed = self._mixed or " and ".join(self._scaled)
+            names = [self._columns[at].name for at in self._scaled.values()]
+            self._mixed = self._mixed or " and ".join(names)
         if row.sizes.binary or row.sizes.decimal:
             key = row.sizes, row.dtype, row.redop, row.root
             self._mixed = self._mixed or self._differing.add(key, cells)

@@ -84,12 +84,14 @@ class FileLogs:
     NCCL's lines follow the header of their run. A process that starts NCCL before the header prints
     settings earlier; such lines belong to the run that follows. Each process belongs to one run. If
     the device list of a run has the id of a process, the process belongs to this run. Otherwise the
-    position of its lines decides.
+    position of its lines decides. Lines below the only table that show no start of NCCL were moved
+    there from above it.
     """
 
     def __init__(self) -> None:
         self.current = RunLogs()
         self.over = False
+        self._several = False
         self._next = RunLogs()
         self._heard: frozenset[ProcessKey] = frozenset()
         self._devices: set[ProcessKey] = set()
@@ -101,6 +103,7 @@ class FileLogs:
         `again` means that an earlier run of the text has ended.
         """
         if again:
+            self._several = True
             self.current, self._next = self._next, RunLogs()
             self.over = False
             self._devices.clear()
@@ -136,8 +139,20 @@ class FileLogs:
         mine = key in current or key in self._devices
         # Containers use the same process ids for each run. So a second start of a process is
         # another run.
-        restarted = key in self._heard and any(word in message for word in _START)
+        starts = any(word in message for word in _START)
+        self._several = self._several or starts
+        restarted = key in self._heard and starts
         return (self._next if restarted or not mine else self.current).of(key)
+
+    def end(self) -> None:
+        """End the text: lines below its only table are of that table, if nothing began there."""
+        hosts = {host for host, _ in self._devices}
+        below, rest = self._next.processes, self._next.rest
+        if self._several or rest.lines or rest.version or any(x.started for x in below.values()):
+            return
+        for (host, pid), log in below.items():
+            if host in hosts or not hosts:
+                self.current.of((host, pid)).merge(log, f"{host}:{pid}")
 
     @property
     def unnamed(self) -> NcclLog:

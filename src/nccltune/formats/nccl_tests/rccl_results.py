@@ -9,6 +9,8 @@ Two peculiarities (`Reporter` in rccl-tests' `src/common.cu`):
 - `nodes` is the number of groups that NCCL_TESTS_SPLIT made, and 1 without a split. `ranks` and
   `ranksPerNode` count processes: those of the job and those of a group.
 - The CSV header of builds with MPI lacks the column `nodes`, which its rows have.
+
+AMD's cluster validation suite (CVS) writes the means of such records of several runs.
 """
 
 import csv
@@ -55,6 +57,9 @@ def read_rccl_results(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
             report.cannot_read(line, json.dumps(record, default=str), reason)
             continue
         jobs.setdefault(job, []).append(row)
+        if "num_runs" in record:
+            means = f"means of {record['num_runs']} runs, each read as one timing"
+            report.flag(FlagKind.NOTE, means, line)
     for job, rows in jobs.items():
         yield from _table(job, rows, context)
 
@@ -70,8 +75,15 @@ def _of_json(text: str) -> Iterator[tuple[int, _Record]]:
         except (ValueError, RecursionError):
             return
         if isinstance(record, dict):
-            yield line, record
+            yield line, _of_means(record)
         at = text.find("{", end)
+
+
+def _of_means(record: _Record) -> _Record:
+    """Return a record of means with the names of a record of one run."""
+    if "time_mean" not in record:
+        return record
+    return {"redop": "none", **{key.removesuffix("_mean"): each for key, each in record.items()}}
 
 
 def _of_csv(text: str) -> Iterator[tuple[int, _Record]]:

@@ -386,6 +386,7 @@ class _TextReader:
 
     def end(self) -> None:
         """End the file: finish all tables, and add the flags of NCCL's log and diagnostics."""
+        self.logs.end()
         for source in self.sources.values():
             source.end_run("the file ends in the middle of a row")
         self.facts.finish()

@@ -166,14 +166,15 @@ def facts_of_platform(platform: Platform, *, measured: bool) -> PlatformFacts:
     file was made from imported files.
     """
     emulated = True if platform.emulated_nodes else False if measured else None
+    settings = relevant_settings(platform.settings)
     return PlatformFacts(
         gpu=platform.gpu,
         nccl=platform.nccl_version,
         network=platform.network,
         emulated=emulated,
         replay=platform.replay or (NO_RECORDING if measured else None),
-        settings=relevant_settings(platform.settings),
-        settings_by="environment" if measured else "log" if platform.settings else None,
+        settings=settings,
+        settings_by="environment" if measured else "log" if settings else None,
         conditions=() if measured else None,
         tuner="" if measured else None,
     )

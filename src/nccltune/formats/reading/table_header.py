@@ -42,13 +42,13 @@ _NAMES = {
     "channels": "channels nchannels numchannels nch channelcount",
     "nodes": "nodes nnodes numnodes nodecount",
     "ranks": "ranks nranks numranks worldsize rankcount tp tpsize np nproc",
-    "per_node": "gpuspernode rankspernode ppn npernode ntaskspernode",
+    "per_node": "gpuspernode rankspernode devicespernode ppn npernode ntaskspernode",
     "pipeOps": "pipeops numpipeops",
     "regBuff": "regbuff regbuf registered",
     "bandwidth": "bandwidth bw",
     "cost_metric": "costmetric",
     "spread": "tmin tmax minbw maxbw avgbw min max mintime maxtime timemin timemax std stddev"
-    " timestd cv",
+    " timestd algbwstd busbwstd cv",
 }
 _SIZE_UNITS = frozenset({"kib", "mib", "gib", "kb", "mb", "gb"})
 _ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
@@ -382,6 +382,12 @@ def _with_only_time(columns: list[Column]) -> tuple[Column, ...]:
 
     Other words than that in its name may say that it is not the time of a call.
     """
+    headings = [_heading_of(column) for column in columns]
+    for at, (heading, role) in enumerate(headings):
+        others = [name for name, other in headings if other == role and name != heading]
+        is_only = role not in {column.role for column in columns}
+        if is_only and _MEAN.fullmatch(heading) and all(map(_NOT_ONE_CALL.search, others)):
+            columns[at] = columns[at]._replace(role=role)
     timed = [
         at
         for at, column in enumerate(columns)

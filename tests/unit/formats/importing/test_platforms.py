@@ -434,6 +434,12 @@ def test_a_default_that_a_command_line_limits_is_another_platform(tmp_path: Path
     other = put(tmp_path / "limited.txt", limited)
     take(tmp_path / "s", free)
     assert "NCCL_ALGO: not set in " in refused(tmp_path / "s", other)
+    take(tmp_path / "limited", other)
+    assert Study.open(tmp_path / "limited").platform().settings == {"NCCL_ALGO": "^NVLS"}
+    assert Study.open(tmp_path / "s").platform().settings == {}
+    ring = put(tmp_path / "ring.txt", limited.replace("^NVLS", "Ring -x NCCL_PROTO=LL"))
+    take(tmp_path / "forced", ring)
+    assert Study.open(tmp_path / "forced").platform().settings == {}
 
 
 def test_runs_of_one_file_that_differ_are_named_by_their_lines(tmp_path: Path) -> None:

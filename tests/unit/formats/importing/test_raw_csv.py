@@ -342,11 +342,16 @@ def test_a_line_below_the_names_has_the_units(names: str, units: str, row: str) 
         ("collective,ranks,size,A_time_us,A_busbw,B_time_us,B_busbw",
          "all_reduce,16,1048576,120.1,16.37,150.2,13.09", [120.1, 150.2]),
         ("ranks,size,all_reduce_us,all_gather_us", "16,1048576,120.1,62.1", [120.1, 62.1]),
+        ("test,ranks,size,algbw_mean,algbw_std", "all_reduce,16,1048576,10.000,0.100", [104.858]),
+        ("test,ranks,size,busbw avg (GB/s),busbw p99 (GB/s)",
+         "all_reduce,16,1048576,18.750,20.000", [104.858]),
+        ("test,ranks,size,time (us),algbw,algbw_mean",
+         "all_reduce,16,1048576,104.858,10.000,12.000", [104.858]),
     ],
 )  # fmt: skip
 def test_columns_name_collectives_and_runs(names: str, row: str, times: list[float]) -> None:
     read = csv_file(f"{names}\n{row}\n")
-    assert [item.time_us for item in read.samples] == times
+    assert [item.time_us for item in read.samples] == pytest.approx(times, rel=1e-3)
     collectives = ["allreduce", "allgather" if "gather" in names else "allreduce"]
     assert [item.collective.value for item in read.samples] == collectives[: len(times)]
     assert {item.ranks for item in read.samples} == {16}

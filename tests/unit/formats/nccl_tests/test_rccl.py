@@ -86,6 +86,24 @@ def test_a_results_file(tmp_path: Path, suffix: str) -> None:
     assert {sample.redop for sample in found.samples} == {"sum"}
 
 
+def test_means_of_several_runs(tmp_path: Path) -> None:
+    def mean(item: dict[str, object], *left: str) -> dict[str, object]:
+        names = {name: f"{name}_mean" for name in ("time", "algBw", "busBw")}
+        kept = {names.get(name, name): each for name, each in item.items() if name not in left}
+        return kept | {"time_std": 0.1, "busBw_std": 0.1, "num_runs": 3}
+
+    plain = records()
+    whole = read(tmp_path / "out.json", as_json(plain))
+    found = read(
+        tmp_path / "a.json", as_json([mean(x, "numCycle", "redop", "wrong") for x in plain])
+    )
+    assert found.report.kind is FileKind.RCCL_RESULTS
+    assert (found.report.scales, found.times) == (whole.report.scales, whole.times)
+    assert "means of 3 runs, each read as one timing" in found.sentence("note")
+    lacking = read(tmp_path / "b.json", as_json([{**mean(x), "time_mean": 0} for x in plain]))
+    assert lacking.samples == []
+
+
 def test_a_csv_whose_header_has_the_nodes(tmp_path: Path) -> None:
     found = read(tmp_path / "out.csv", as_csv(records(), lacking=False))
     assert found.report.scales == {"1x8": 6}

@@ -330,3 +330,26 @@ def test_host_names_with_blanks_and_other_characters_are_listed() -> None:
     ]
     found = listed_hosts("\n".join([*lines, '{"hostname": "json 4"}']))
     assert set(found.values()) == {"node a(1)", "kn\u00f6ten#2", "host-3", "json 4"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "scale"),
+    [
+        ({"Devices per Node": 4, "Ranks": 8}, (2, 8)),
+        ({"GPUs per Node": 8, "Ranks": 8}, (1, 8)),
+        ({"Ranks": 8, "ppn": 3}, (None, 8)),
+        ({"Ranks": 8, "ppn": 0}, (None, 8)),
+        ({"Ranks": 8, "ppn": ""}, (None, 8)),
+        ({"Nodes": 4, "Ranks": 8, "ppn": 8}, (4, 8)),
+        ({"Nodes": 2, "ppn": 4}, (2, 8)),
+    ],
+)
+def test_ranks_of_a_node_in_a_column_give_the_nodes(
+    columns: dict[str, object], scale: tuple[int | None, int]
+) -> None:
+    names = ["size", "count", "type", "redop", "root", *["time", "algbw", "busbw", "#wrong"] * 2]
+    table = Made(points(1 << 10, 1 << 20, 1 << 24), ranks=8)
+    rows = [[*table.row(point).split(), *map(str, columns.values())] for point in table.points]
+    lines = [",".join(line) for line in ([*names, *columns], *rows)]
+    found = text("\n".join(["# all_reduce", *lines]) + "\n")
+    assert {(item.nodes, item.ranks) for item in found.samples} == {scale}

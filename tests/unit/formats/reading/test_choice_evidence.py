@@ -355,6 +355,20 @@ def test_a_log_that_comes_after_the_rows_still_counts() -> None:
     assert ran(text(data)) == dict.fromkeys(SIZES, TREE_LL_8)
 
 
+def test_choice_lines_below_the_only_table_are_its_own_unless_another_run_began() -> None:
+    below = "\n".join(ran_line(size) for size in SIZES).replace(":2136:", ":77:")
+    head = INFO.replace(":2136:", ":77:")
+    assert ran(text(MADE.text() + below)) == dict.fromkeys(SIZES, TREE_LL_8)
+    for data in (
+        MADE.text() + below.replace("alpha", "beta"),
+        MADE.text() + f"{head}NCCL version 2.27.3+cuda12.6\n{below}",
+        MADE.text() + f"{head}NCCL_DEBUG set by environment to INFO\n{below}",
+        MADE.text() + MADE.with_(pid=4000).text() + below,
+        MADE.text() + below.replace("AllReduce", "AllGather"),
+    ):
+        assert {sample.ran for sample in text(data).samples} == {None}
+
+
 def test_a_log_of_one_run_does_not_apply_to_the_next() -> None:
     forced_run = logged(MADE, *env(ALGO="Tree", PROTO="LL"))
     read = text(forced_run + logged(MADE, *env(DEBUG="INFO")))
