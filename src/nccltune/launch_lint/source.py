@@ -190,6 +190,7 @@ class _Script:
         self._called: set[str] = set()
         self._calls = 0
         self._all_exported = False
+        self._unset: set[str] = set()
 
     def run(self, nodes: Sequence[Node]) -> None:
         """Follow the nodes, in order."""
@@ -323,6 +324,7 @@ class _Script:
             scope=self._scope.copy(),
             assumed=assumed,
             unseen=tuple(dict.fromkeys(self._unseen)),
+            unset=frozenset(self._unset),
         )
         match = HERE.search(" ".join([*(word.text for word in words), line.tail]))
         if match is not None:
@@ -337,6 +339,11 @@ class _Script:
             self._source(words[1].text, around)
         elif words[0].text in ("shift", "set"):
             self._shift([word.text for word in words])
+        elif words[0].text == "unset":
+            for word in words[1:]:
+                self._scope.values.pop(word.text, None)
+                self._exported.pop(word.text, None)
+                self._unset.add(word.text)
         elif launcher_at(whole := joined(words)) == len(whole) - 1 and len(self._lines) > 1:
             return  # A list of programs, or prose.
         elif starts_something(words) and not hides_command(words):
@@ -490,7 +497,7 @@ _BRANCHED = "branches of the script, whose condition decides which one starts"
 def _assigned(nodes: Sequence[Node]) -> Iterator[str]:
     """Yield the names of the variables that lines assign."""
     for line in lines_of(nodes):
-        if line.words and line.words[0].text in ("for", "select", "read"):
+        if line.words and line.words[0].text in ("for", "select", "read", "unset"):
             yield from (word.text for word in line.words[1:])
         if line.words and (
             line.words[0].text == "shift" or [w.text for w in line.words[:2]] == ["set", "--"]

@@ -19,7 +19,7 @@ from nccltune.launch_lint.finding import (
 from nccltune.launch_lint.nested import SHELLS
 from nccltune.launch_lint.options import COMMON, SLURM
 from nccltune.launch_lint.read import nearest_option, script_of
-from nccltune.launch_lint.rules.environment import TOOLS
+from nccltune.launch_lint.rules.environment import RUNS_MORE, TOOLS, for_processes
 from nccltune.launch_lint.rules.shape import BEHIND, with_gpus
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
@@ -71,14 +71,17 @@ def batch_in_container(view: View) -> Iterator[LaunchFinding]:
 
 def export(view: View) -> Iterator[LaunchFinding]:
     """Find `--export=NCCL_DEBUG=INFO` without ALL: no other variable is exported."""
-    if view.flavor.launcher is not Launcher.SLURM:
-        return
     option = _option(view, "export")
-    if option is None or not option.value or is_open(option.value):
+    if view.flavor.launcher is not Launcher.SLURM or option is None or not option.value:
         return
     own = option in view.command.options
+    given = {*view.site.unset, *(variable.name for variable in view.variables)}
+    if not own and "SLURM_EXPORT_ENV" in given:
+        return  # srun reads it, and sbatch has set it to its own --export.
     parts = option.value.split(",")
     cut = [at for at, part in enumerate(parts) if not _assigns(part) and not _is_name(part)]
+    if cut and is_open(option.value):
+        return  # `$LIST` may have ALL, and `$(...)` a comma.
     if cut and any(_assigns(part) for part in parts[: cut[0]]):
         yield from _cut_by_comma(option, parts, own=own)
         return
@@ -90,15 +93,27 @@ def export(view: View) -> Iterator[LaunchFinding]:
     is_image = any(
         o.name == "container-image" for o in (*view.site.inherited, *view.command.options)
     )
-    yield (note if is_image else warning)(
+    # What the processes set themselves is not lost.
+    words = "\n".join(word.text for word in view.command.program)
+    kept = {part.partition("=")[0] for part in parts}
+    named = [] if RUNS_MORE.search(words) else [n for n in for_processes(view) if n not in words]
+    lost = [name for name in named if name not in kept]
+    paths = [] if is_image else [n for n in ("PATH", "LD_LIBRARY_PATH") if n not in {*kept, *lost}]
+    names = ", ".join([*paths, *(lost or ["NCCL's"])])
+    yield (note if is_image and not lost else warning)(
         "export-drops",
-        f"--export={option.value}: processes get no other variable of this environment, "
-        + ("NCCL's included" if is_image else "neither PATH and LD_LIBRARY_PATH nor NCCL's"),
-        f"write --export={right}",
+        f"--export={_short(option.value)}: processes get no other variable of this environment,"
+        f" such as {names}",
+        f"write --export={_short(right)}",
         (Replace(option, (f"--export={right}",)),)
         if own
         else (AppendOption((f"--export={right}",)),),
     )
+
+
+def _short(value: str) -> str:
+    parts = value.split(",")
+    return value if len(value) < 80 else ",".join([*parts[:2], "..."])
 
 
 def idle_nodes(view: View) -> Iterator[LaunchFinding]:
