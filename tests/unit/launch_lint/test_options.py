@@ -166,6 +166,26 @@ def test_a_script_may_undo_the_export_of_sbatch(between: str, is_lost: bool) -> 
     assert ("export-drops" in {held.finding.id for held in judged.findings}) is is_lost
 
 
+@pytest.mark.parametrize(
+    ("head", "options", "program", "is_noted"),
+    [
+        ("", "--mpi=pmi2", REST, True),
+        ("module load openmpi/5.0.3", "--mpi pmi2 --container-image=a#b", REST, True),
+        ("module load intel-mpi", "--mpi=pmi2", REST, False),
+        ("export I_MPI_PMI_LIBRARY=/l/libpmi2.so", "--mpi=pmi2", REST, False),
+        ("", "--mpi=pmix", REST, False),
+        ("", "--mpi=pmi2", "python t.py", False),
+        ("", "--mpi=pmi2 -N 1 -n 1 --ntasks-per-node=1", REST, False),
+    ],
+)
+def test_an_mpi_that_takes_pmix_alone(
+    head: str, options: str, program: str, is_noted: bool
+) -> None:
+    judged = only(f"{head}\n{SRUN} {options} {program}")
+    found = [h.finding.severity for h in judged.findings if h.finding.id == "mpi-type-old"]
+    assert found == [Severity.NOTE] * is_noted
+
+
 def test_an_unset_variable_is_not_set() -> None:
     text = f"export NCCL_ALG=x NCCL_PROTO=LL\nunset NCCL_ALG\n{SRUN} {REST}"
     (found,) = from_text(text, LaunchContext())

@@ -9,7 +9,15 @@ from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.program import is_named_number, is_nccl_test
 from nccltune.launch_lint.boxes import DOCKERS
 from nccltune.launch_lint.command import LaunchCommand, Option, View
-from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, error, warning
+from nccltune.launch_lint.finding import (
+    AppendOption,
+    Edit,
+    LaunchFinding,
+    Replace,
+    error,
+    note,
+    warning,
+)
 from nccltune.launch_lint.hosts import host_list_fault, is_node_count, slots_fault, text_of
 from nccltune.launch_lint.options import AZUREML, TABLES, TORCHRUN
 from nccltune.launch_lint.read import ELLIPSES, joined, launcher_at
@@ -284,14 +292,19 @@ def mpi_type(view: View) -> Iterator[LaunchFinding]:
     option = view.command.last("mpi")
     if view.flavor.launcher is not Launcher.SLURM or option is None or is_open(option.value):
         return
-    value = option.value
-    if value == "none":
-        placement = view.prediction.placement
+    value, placement = option.value, view.prediction.placement
+    if value in ("none", "pmi1", "pmi2"):
         if view.program is None or placement is None or placement.processes < 2:
             return
         edits: tuple[Edit, ...] = (Replace(option, ("--mpi=pmix",)),)
-        why = "with it the processes do not find each other: each is rank 0 of its own test"
-        yield error("mpi-type", f"--mpi=none: {why}", "write --mpi=pmix", edits)
+        alone = "the processes do not find each other: each is rank 0 of its own test"
+        used = " ".join([*view.site.modules, *(variable.name for variable in view.variables)])
+        if value == "none":
+            yield error("mpi-type", f"--mpi=none: with it {alone}", "write --mpi=pmix", edits)
+        elif re.search("(?i)intel|i_?mpi|mpich|mvapich|cray", used) is None:
+            said = f"with an Open MPI that takes PMIx alone, as 5.0 and newer do, {alone}"
+            fix = "write --mpi=pmix, if the test is built with Open MPI"
+            yield note("mpi-type-old", f"--mpi={value}: {said}", fix)
     elif not _MPI_TYPE.fullmatch(value):
         right = nearest(value, _MPI) or "pmix"
         yield error(
