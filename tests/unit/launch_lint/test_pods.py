@@ -138,6 +138,7 @@ WRONG = [
     (POD, "nvidia.com/gpu: 8, ", "", "pod-without-gpus"),
     (POD, "nvidia.com/gpu: 8", "nvidia.com/gpu: 4", "too-many-gpus"),
     (POD, "    volumeMounts: [{name: shm, mountPath: /dev/shm}]\n", "", "pod-shm"),
+    (POD, "Mounts: [{name: shm", "Mounts: [{name: dshm", "pod-volume"),
     (POD, "-g 8", "-g 8 -d bf16", "argument-name"),
     (PYTORCHJOB, "nnodes=2", "nnodes=4", "job-nodes"),
     (JOBSET, "--nnodes=2", "--nnodes=4", "job-nodes"),
@@ -172,6 +173,9 @@ RIGHT = [
     PYTORCHJOB,
     JOBSET,
     POD.replace("kind: Pod", "kind: Pod\n# a comment"),
+    POD.replace("volumes: [{name: shm, emptyDir: {medium: Memory}}]", "volumes: <of your site>"),
+    POD.replace("Mounts: [{name: shm", "Mounts: [{name: $VOLUME"),
+    MPIJOB.replace("Mounts: [{name: shm", "Mounts: [{name: of-the-operator"),
     MPIJOB.replace("nvidia.com/gpu: 8", "amd.com/gpu: 8"),
     MPIJOB.replace(GPUS, "            securityContext: {privileged: true}\n"),
     MPIJOB.replace(SHM, "").replace("          - name: worker", "          - name: worker").replace(
@@ -210,6 +214,35 @@ def test_right_manifests_have_no_finding(text: str) -> None:
 def test_one_mistake_is_found(right: str, old: str, new: str, expected: str) -> None:
     assert old in right
     assert expected in _ids(right.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("mounts", "volumes", "fix"),
+    [
+        ("[]", "[{name: s, emptyDir: {sizeLimit: 9Gi, medium: Memory}}]", "name: s, mountPath"),
+        ("[{name: s, mountPath: /tmp}]", "[{name: s, emptyDir: {medium: Memory}}]", "an emptyDir"),
+        ("[]", "[{name: s, emptyDir: {}}, {name: t, secret: {secretName: u}}]", "an emptyDir"),
+        ("[]", "[]", "an emptyDir"),
+        ("[{name: t, mountPath: /dev/shm/}]", "[{name: t, emptyDir: {medium: Memory}}]", None),
+    ],
+)
+def test_shared_memory_that_is_declared_and_not_mounted(
+    mounts: str, volumes: str, fix: str | None
+) -> None:
+    text = POD.replace("[{name: shm, mountPath: /dev/shm}]", mounts)
+    text = text.replace("[{name: shm, emptyDir: {medium: Memory}}]", volumes)
+    found = [one.fix for one in judge_manifests(documents_of(text, "a")) if one.id == "pod-shm"]
+    assert [fix in one for one in found if fix] == [True] * (fix is not None)
+    assert len(found) == (fix is not None)
+
+
+@pytest.mark.parametrize(("name", "is_known"), [("b", True), ("c", False)])
+def test_claims_of_a_stateful_set_are_volumes(name: str, is_known: bool) -> None:
+    text = JOB.replace("kind: Job", "kind: StatefulSet").replace(
+        "spec: {t", "spec: {volumeClaimTemplates: [{metadata: {name: b}}], t"
+    )
+    text = text.replace("image: x", f"image: x, volumeMounts: [{{name: {name}, mountPath: /b}}]")
+    assert ("pod-volume" not in _ids(text)) is is_known
 
 
 @pytest.mark.parametrize("value", ["$PATH", "$(PATH)", "${PATH}"])
