@@ -107,9 +107,14 @@ def test_every_name_is_written_once_and_with_its_words() -> None:
 def test_a_process_that_sees_its_own_gpu_only_is_noted(command: str, gpus: int) -> None:
     judged = only(f"{command} {REST}")
     (held,) = [one for one in judged.findings if one.finding.id == "task-gpus-bound"]
-    assert held.finding.severity is Severity.NOTE
+    assert held.finding.severity is Severity.WARNING
     assert f"--gpus-per-node={gpus} --gpu-bind=none" in held.finding.fix
     assert not only(f"{command} --gpu-bind=none {REST}").findings
+    if judged.fixed is not None:
+        assert not only(judged.fixed).is_wrong
+    assert (judged.fixed is None) is command.startswith("#SBATCH")
+    for text in (f"export NCCL_TESTS_DEVICE=0\n{command} {REST}", f"{command} ./wrap {REST}"):
+        assert not only(text).is_wrong
 
 
 @pytest.mark.parametrize("where", ["srun", "sbatch"])

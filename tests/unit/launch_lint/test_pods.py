@@ -236,6 +236,16 @@ def test_shared_memory_that_is_declared_and_not_mounted(
     assert len(found) == (fix is not None)
 
 
+@pytest.mark.parametrize(
+    ("gpus", "is_said"), [("nvidia.com/gpu: 4", True), ("nvidia.com/gpu: 0", False)]
+)
+def test_a_limit_below_the_processes_of_a_pod_may_be_raised(gpus: str, is_said: bool) -> None:
+    documents = documents_of(MPIJOB.replace("nvidia.com/gpu: 8", gpus), "a")
+    (found,) = from_manifests(documents, LaunchContext(), "a")
+    fixes = [one.finding.fix for one in check(found.line, found.site).findings]
+    assert any("or raise the limit to 8 GPUs" in fix for fix in fixes) is is_said
+
+
 @pytest.mark.parametrize(("name", "is_known"), [("b", True), ("c", False)])
 def test_claims_of_a_stateful_set_are_volumes(name: str, is_known: bool) -> None:
     text = JOB.replace("kind: Job", "kind: StatefulSet").replace(
