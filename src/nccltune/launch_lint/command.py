@@ -150,7 +150,6 @@ class LaunchContext(NamedTuple):
     - `on_each`: who runs the same line on each node: `SkyPilot runs`. "" if none does.
     - `is_begun`: whether the command is the value of a variable, behind which more may follow.
     - `unseen`: files that the script reads with `source` and that are not here.
-    - `unset`: variables that the script unsets.
     - `scope`, `assumed`: what the shell knows at the command, and what was assumed to expand it.
     """
 
@@ -177,7 +176,6 @@ class LaunchContext(NamedTuple):
     folder: str = ""
     files: tuple[tuple[str, str], ...] = ()
     unseen: tuple[str, ...] = ()
-    unset: frozenset[str] = frozenset()
     is_begun: bool = False
     on_first: str = ""
     on_each: str = ""

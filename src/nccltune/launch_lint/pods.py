@@ -25,9 +25,9 @@ def mapping(value: Any) -> dict[Any, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _list(value: dict[Any, Any], name: str) -> list[Any]:
-    found = value.get(name)
-    return found if isinstance(found, list) else []
+def items(value: Any) -> list[Any]:
+    """Return `value` if it is a list, else an empty list."""
+    return value if isinstance(value, list) else []
 
 
 def at(value: Any, *names: str) -> Any:
@@ -47,7 +47,7 @@ class PodSpec(NamedTuple):
     @property
     def containers(self) -> list[dict[Any, Any]]:
         """Return the pod's containers, without init containers."""
-        return [one for one in _list(self.spec, "containers") if isinstance(one, dict)]
+        return [one for one in items(self.spec.get("containers")) if isinstance(one, dict)]
 
     @property
     def words(self) -> list[str]:
@@ -72,10 +72,7 @@ def command_of(container: dict[Any, Any]) -> list[str]:
 
     Without arguments an operator may write the command, as that of a RayCluster does.
     """
-    own, arguments = (
-        [str(word) for word in listed] if isinstance(listed := container.get(key), list) else []
-        for key in ("command", "args")
-    )
+    own, arguments = (list(map(str, items(container.get(key)))) for key in ("command", "args"))
     own = own or (list(entrypoint_of(str(container.get("image")))) if arguments else [])
     return [*own, *arguments]
 
@@ -279,7 +276,7 @@ def variables_of(container: dict[Any, Any]) -> list[tuple[str, str]]:
     """Return the environment variables of a container that have a literal value."""
     return [
         (str(one["name"]), str(one["value"]))
-        for one in _list(container, "env")
+        for one in items(container.get("env"))
         if isinstance(one, dict) and "name" in one and "value" in one
     ]
 
@@ -287,7 +284,7 @@ def variables_of(container: dict[Any, Any]) -> list[tuple[str, str]]:
 def _not_text(pod: PodSpec) -> Iterator[LaunchFinding]:
     """Find `value: 0` of a variable, which YAML reads as a number."""
     for container in pod.containers:
-        for one in _list(container, "env"):
+        for one in items(container.get("env")):
             name, value = at(one, "name"), at(one, "value")
             if isinstance(value, bool | int | float):
                 kind = "truth value" if isinstance(value, bool) else "number"
@@ -306,7 +303,7 @@ def _unreplaced_references(pod: PodSpec) -> Iterator[LaunchFinding]:
     """
     for container in pod.containers:
         before: set[str] = set()
-        for one in _list(container, "env"):
+        for one in items(container.get("env")):
             name, value = str(at(one, "name")), str(at(one, "value") or "")
             for sign, used in _REFERENCE.findall(value):
                 is_replaced = sign == "(" and (used in before or "envFrom" in container)
@@ -334,13 +331,11 @@ def _shared_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
     if pod.gpus < 2 or pod.spec.get("hostIPC") is True:
         return
     for container in pod.containers:
-        mounts = _list(container, "volumeMounts")
+        mounts = items(container.get("volumeMounts"))
         if gpus_of(container) and SHM not in [str(at(m, "mountPath")).rstrip("/") for m in mounts]:
-            used = [at(mount, "name") for mount in mounts]
-            volumes = [
-                at(v, "name") for v in _list(pod.spec, "volumes") if at(v, *_MEDIUM) == "Memory"
-            ]
-            free = next((name for name in volumes if name not in used), None)
+            used, volumes = [at(m, "name") for m in mounts], items(pod.spec.get("volumes"))
+            found = (at(v, "name") for v in volumes if at(v, "emptyDir", "medium") == "Memory")
+            free = next((name for name in found if name not in used), None)
             yield warning(
                 "pod-shm",
                 f"{pod.role}: the pod has 64 MiB of {SHM}, which NCCL's shared buffers may exceed"
@@ -352,35 +347,28 @@ def _shared_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
             return
 
 
-_MEDIUM = ("emptyDir", "medium")
-_OF_KUBERNETES = ("Pod", "Job", "Deployment", "StatefulSet", "DaemonSet")
-
-
 def _mounts(document: dict[str, Any], pod: PodSpec) -> Iterator[LaunchFinding]:
     """Find a mount of a volume that the pod does not have, of a kind to which no operator adds."""
     known = str([pod.spec.get("volumes"), at(document, "spec", "volumeClaimTemplates")])
-    if document.get("kind") not in _OF_KUBERNETES or is_volcano(document) or is_open(known):
-        return
+    kinds = () if is_volcano(document) or is_open(known) else ("Pod", *_OF_ONE_ROLE)
     for container in pod.containers:
-        names = [str(at(mount, "name")) for mount in _list(container, "volumeMounts")]
+        names = [str(at(mount, "name")) for mount in items(container.get("volumeMounts"))]
         lost = [n for n in names if not is_open(n) and f"'name': '{n}'" not in known]
-        if lost and "image" in container:
-            yield error(
-                "pod-volume",
-                f"{pod.role}: volumeMounts names {lost[0]}, which volumes does not: the API server"
-                " refuses the pod, unless something adds it",
-                f"add {lost[0]} to volumes",
-            )
+        if lost and "image" in container and document.get("kind") in kinds:
+            said = f"{pod.role}: volumeMounts names {lost[0]}, which volumes does not"
+            why = "the API server refuses the pod, unless something adds it"
+            yield error("pod-volume", f"{said}: {why}", f"add {lost[0]} to volumes")
+
+
+_MAY_LOCK = {"IPC_LOCK", "CAP_IPC_LOCK", "ALL"}
 
 
 def _locked_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
     for container in pod.containers:
         limits = mapping(at(container, "resources", "limits"))
         security = mapping(container.get("securityContext"))
-        added = at(security, "capabilities", "add")
-        is_allowed = security.get("privileged") is True or (
-            isinstance(added, list) and {"IPC_LOCK", "CAP_IPC_LOCK", "ALL"} & set(map(str, added))
-        )
+        added = set(map(str, items(at(security, "capabilities", "add"))))
+        is_allowed = added & _MAY_LOCK or security.get("privileged") is True
         if any(str(name).startswith("rdma/") for name in limits) and not is_allowed:
             yield note(
                 "pod-memlock",

@@ -190,7 +190,6 @@ class _Script:
         self._called: set[str] = set()
         self._calls = 0
         self._all_exported = False
-        self._unset: set[str] = set()
 
     def run(self, nodes: Sequence[Node]) -> None:
         """Follow the nodes, in order."""
@@ -324,7 +323,6 @@ class _Script:
             scope=self._scope.copy(),
             assumed=assumed,
             unseen=tuple(dict.fromkeys(self._unseen)),
-            unset=frozenset(self._unset),
         )
         match = HERE.search(" ".join([*(word.text for word in words), line.tail]))
         if match is not None:
@@ -337,13 +335,8 @@ class _Script:
         function = self._functions.get(words[call].text)
         if words[0].text in ("source", ".") and len(words) > 1:
             self._source(words[1].text, around)
-        elif words[0].text in ("shift", "set"):
+        elif words[0].text in ("shift", "set", "unset"):
             self._shift([word.text for word in words])
-        elif words[0].text == "unset":
-            for word in words[1:]:
-                self._scope.values.pop(word.text, None)
-                self._exported.pop(word.text, None)
-                self._unset.add(word.text)
         elif launcher_at(whole := joined(words)) == len(whole) - 1 and len(self._lines) > 1:
             return  # A list of programs, or prose.
         elif starts_something(words) and not hides_command(words):
@@ -414,8 +407,13 @@ class _Script:
                 exported[name] = scope.values[name].text
 
     def _shift(self, words: list[str]) -> None:
-        """Follow `shift N`, `set -- WORDS` and `set -a`, which exports what follows."""
+        """Follow `shift N`, `set -- WORDS`, `unset NAME`, `set -a`, which exports what follows."""
         given = self._scope.arrays.get("@")
+        for name in words[1:] if words[0] == "unset" else ():
+            self._scope.values.pop(name, None)
+            self._exported.pop(name, None)
+            # Without it srun exports all.
+            self._exported |= {name: "ALL"} if name == "SLURM_EXPORT_ENV" else {}
         if words[0] == "shift":
             number = whole_number(words[1]) if len(words) > 1 else 1
             self._numbered(given[number:] if given is not None and number is not None else None)

@@ -31,7 +31,7 @@ from nccltune.launch_lint.options import (
 )
 from nccltune.launch_lint.read import is_command, is_launcher, nearest_option, script_of
 from nccltune.launch_lint.rules.shape import of_program
-from nccltune.launch_lint.words import is_open, split
+from nccltune.launch_lint.words import Line, is_open, split
 from nccltune.model.errors import InputError
 
 _OF_TRANSPORT = ("UCX_", "OMPI_MCA_btl", "OMPI_MCA_pml")
@@ -241,12 +241,11 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
 def _script_of(view: View) -> str | None:
     """Return the script that the program is, or that `bash -c TEXT` runs last."""
     words = view.command.program
-    at = script_at([word.text for word in words], 1)
-    if at is None or words[0].text.rpartition("/")[2] not in SHELLS:
-        return script_of(words)
+    is_shell = words[0].text.rpartition("/")[2] in SHELLS
+    at = script_at([word.text for word in words], 1) if is_shell else None
     with contextlib.suppress(InputError):
-        found = (script_of(line.words) for line in reversed(split(words[at].text)))
-        return next(filter(None, found), None)
+        lines = split(words[at].text) if at is not None else [Line(words, "")]
+        return next(filter(None, (script_of(line.words) for line in reversed(lines))), None)
     return None
 
 

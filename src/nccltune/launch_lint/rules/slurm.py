@@ -71,12 +71,11 @@ def batch_in_container(view: View) -> Iterator[LaunchFinding]:
 
 def export(view: View) -> Iterator[LaunchFinding]:
     """Find `--export=NCCL_DEBUG=INFO` without ALL: no other variable is exported."""
-    option = _option(view, "export")
+    option, names = _option(view, "export"), {variable.name for variable in view.variables}
     if view.flavor.launcher is not Launcher.SLURM or option is None or not option.value:
         return
     own = option in view.command.options
-    given = {*view.site.unset, *(variable.name for variable in view.variables)}
-    if not own and "SLURM_EXPORT_ENV" in given:
+    if not own and "SLURM_EXPORT_ENV" in names:
         return  # srun reads it, and sbatch has set it to its own --export.
     parts = option.value.split(",")
     cut = [at for at, part in enumerate(parts) if not _assigns(part) and not _is_name(part)]
@@ -94,26 +93,18 @@ def export(view: View) -> Iterator[LaunchFinding]:
         o.name == "container-image" for o in (*view.site.inherited, *view.command.options)
     )
     # What the processes set themselves is not lost.
-    words = "\n".join(word.text for word in view.command.program)
-    kept = {part.partition("=")[0] for part in parts}
-    named = [] if RUNS_MORE.search(words) else [n for n in for_processes(view) if n not in words]
-    lost = [name for name in named if name not in kept]
-    paths = [] if is_image else [n for n in ("PATH", "LD_LIBRARY_PATH") if n not in {*kept, *lost}]
-    names = ", ".join([*paths, *(lost or ["NCCL's"])])
+    kept = "\n".join([option.value, *(word.text for word in view.command.program)])
+    lost = [] if RUNS_MORE.search(kept) else [n for n in for_processes(view) if n not in kept]
+    paths = () if is_image or "PATH" in option.value else ("PATH", "LD_LIBRARY_PATH")
+    such = ", ".join(dict.fromkeys([*paths, *(lost or ["NCCL's"])]))
     yield (note if is_image and not lost else warning)(
         "export-drops",
-        f"--export={_short(option.value)}: processes get no other variable of this environment,"
-        f" such as {names}",
-        f"write --export={_short(right)}",
+        f"{option.text}: processes get no other variable of this environment, such as {such}",
+        f"write --export={right if len(right) < 80 else 'ALL,...'}",
         (Replace(option, (f"--export={right}",)),)
         if own
         else (AppendOption((f"--export={right}",)),),
     )
-
-
-def _short(value: str) -> str:
-    parts = value.split(",")
-    return value if len(value) < 80 else ",".join([*parts[:2], "..."])
 
 
 def idle_nodes(view: View) -> Iterator[LaunchFinding]:
