@@ -239,6 +239,7 @@ def task_gpus(view: View) -> Iterator[LaunchFinding]:
     elif processes > 1 and processes * program.gpus > number:
         all_gpus = f"--gpus-per-node={processes * number} --gpu-bind=none"
         names = {variable.name for variable in view.variables}
+        is_own = option in view.command.options and option.meaning in ("gpus_per_task", "gpu_bind")
         is_sure = program.at == 0 and not view.site.ran and "NCCL_TESTS_DEVICE" not in names
         yield (warning if is_sure else note)(
             "task-gpus-bound",
@@ -247,7 +248,7 @@ def task_gpus(view: View) -> Iterator[LaunchFinding]:
             " (invalid device ordinal), and NCCL may not import the memory of a GPU that the"
             " process does not see",
             f"give every process all GPUs of the node: {all_gpus} in place of {option.text}",
-            (Replace(option, tuple(all_gpus.split())),) if option in view.command.options else (),
+            (Replace(option, tuple(all_gpus.split())),) if is_own else (),
         )
 
 
