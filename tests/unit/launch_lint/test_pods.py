@@ -228,8 +228,7 @@ def test_shared_memory_that_is_not_mounted(mounts: str, volume: str, fix: list[s
     text = POD.replace("[{name: shm, mountPath: /dev/shm}]", mounts)
     text = text.replace("{name: shm, emptyDir: {medium: Memory}}", volume)
     found = [one.fix for one in judge_manifests(documents_of(text, "a")) if one.id == "pod-shm"]
-    assert [part for one in found for part in fix if part in one] == fix
-    assert len(found) == len(fix)
+    assert [part in one for one in found for part in fix or [""]] == [True] * len(fix)
 
 
 def test_claims_of_a_stateful_set_are_volumes() -> None:
