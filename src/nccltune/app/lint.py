@@ -22,6 +22,7 @@ from nccltune.formats.topology.xml_tree import MAX_BYTES
 from nccltune.formats.tuner_config.csv_rules import (
     COLUMNS,
     LEAST_COLUMNS,
+    UNMARKED,
     foreign_rules,
     read_rules,
 )
@@ -332,7 +333,10 @@ def _lint_configuration(path: Path) -> LintedConfiguration:
     issues = [whole] if whole is not None else []
     if whole is None or whole.kind == "rounded":
         issues += [
-            LintIssue(Severity.ERROR, "unreadable", problem.line, problem.message, problem.hint)
+            LintIssue(
+                Severity.WARNING if problem.message == UNMARKED else Severity.ERROR,
+                *("unreadable", problem.line, problem.message, problem.hint),
+            )
             for problem in read.problems
         ]
     if read_file(config).startswith(codecs.BOM_UTF8):

@@ -18,6 +18,7 @@ from nccltune.launch_lint.pods import (
     command_of,
     gpus_of,
     is_volcano,
+    items,
     judge_pods,
     mapping,
     pods_of,
@@ -179,9 +180,7 @@ def from_manifests(
 def _of_patches(document: dict[str, Any], site: LaunchContext, where: str) -> list[FoundCommand]:
     """Return the commands that the patches of a kustomization give to containers."""
     names = ("patches", "patchesStrategicMerge", "patchesJson6902")
-    given = [
-        one for name in names if isinstance(listed := document.get(name), list) for one in listed
-    ]
+    given = [one for name in names for one in items(document.get(name))]
     patches = [
         one.get("patch") or text_of(str(one.get("path")), site) if isinstance(one, dict) else one
         for one in given
@@ -190,14 +189,14 @@ def _of_patches(document: dict[str, Any], site: LaunchContext, where: str) -> li
     for patch in patches:
         with contextlib.suppress(InputError):
             read = load_documents(str(patch or ""), where)
-            steps = [step for one in read if isinstance(one, list) for step in one]
+            steps = [step for one in read for step in items(one)]
             values = {str(at(step, "path")): at(step, "value") for step in steps}
             pods = next(
                 (n for path, n in values.items() if path.endswith("/Worker/replicas")), None
             )
             around = site._replace(nodes=pods) if isinstance(pods, int) and pods > 0 else site
             for value in values.values():
-                words = [str(word) for word in value] if isinstance(value, list) else []
+                words = list(map(str, items(value)))
                 # One word is the script of the `bash -c` that the base has.
                 words = ["sh", "-c", *words] if len(words) == 1 else words
                 found += from_words(words, around, strict=False) if words else []
@@ -285,11 +284,8 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
             slots=1 if slots is None else slots if isinstance(slots, int) and slots > 0 else None,
         )
     if document.get("kind") == "JobSet":
-        jobs = spec.get("replicatedJobs")
-        sizes = [
-            at(job, "template", "spec", "parallelism")
-            for job in (jobs if isinstance(jobs, list) else [])
-        ]
+        jobs = items(spec.get("replicatedJobs"))
+        sizes = [at(job, "template", "spec", "parallelism") for job in jobs]
         whole = [size for size in sizes if isinstance(size, int) and size > 0]
         site = site._replace(nodes=max(whole, default=0) or site.nodes)
     if document.get("kind") == "LeaderWorkerSet":

@@ -25,6 +25,11 @@ def mapping(value: Any) -> dict[Any, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def items(value: Any) -> list[Any]:
+    """Return `value` if it is a list, else an empty list."""
+    return value if isinstance(value, list) else []
+
+
 def at(value: Any, *names: str) -> Any:
     """Return the value at a path of names in nested mappings, or None if a name is missing."""
     for name in names:
@@ -42,8 +47,7 @@ class PodSpec(NamedTuple):
     @property
     def containers(self) -> list[dict[Any, Any]]:
         """Return the pod's containers, without init containers."""
-        found = self.spec.get("containers")
-        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        return [one for one in items(self.spec.get("containers")) if isinstance(one, dict)]
 
     @property
     def words(self) -> list[str]:
@@ -68,10 +72,7 @@ def command_of(container: dict[Any, Any]) -> list[str]:
 
     Without arguments an operator may write the command, as that of a RayCluster does.
     """
-    own, arguments = (
-        [str(word) for word in listed] if isinstance(listed := container.get(key), list) else []
-        for key in ("command", "args")
-    )
+    own, arguments = (list(map(str, items(container.get(key)))) for key in ("command", "args"))
     own = own or (list(entrypoint_of(str(container.get("image")))) if arguments else [])
     return [*own, *arguments]
 
@@ -163,6 +164,7 @@ def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
         yield from _gpus(document, pod, pods)
         if pod.role != "Launcher" or at(document, "spec", "runLauncherAsWorker"):
             yield from _shared_memory(pod)
+        yield from _mounts(document, pod)
         yield from _locked_memory(pod)
         yield from _fabric(document, pod, pods)
         yield from _host_network(document, pod)
@@ -272,10 +274,9 @@ def _may_get_gpus_otherwise(pod: PodSpec) -> bool:
 
 def variables_of(container: dict[Any, Any]) -> list[tuple[str, str]]:
     """Return the environment variables of a container that have a literal value."""
-    environment = container.get("env")
     return [
         (str(one["name"]), str(one["value"]))
-        for one in (environment if isinstance(environment, list) else [])
+        for one in items(container.get("env"))
         if isinstance(one, dict) and "name" in one and "value" in one
     ]
 
@@ -283,8 +284,7 @@ def variables_of(container: dict[Any, Any]) -> list[tuple[str, str]]:
 def _not_text(pod: PodSpec) -> Iterator[LaunchFinding]:
     """Find `value: 0` of a variable, which YAML reads as a number."""
     for container in pod.containers:
-        environment = container.get("env")
-        for one in environment if isinstance(environment, list) else []:
+        for one in items(container.get("env")):
             name, value = at(one, "name"), at(one, "value")
             if isinstance(value, bool | int | float):
                 kind = "truth value" if isinstance(value, bool) else "number"
@@ -303,8 +303,7 @@ def _unreplaced_references(pod: PodSpec) -> Iterator[LaunchFinding]:
     """
     for container in pod.containers:
         before: set[str] = set()
-        environment = container.get("env")
-        for one in environment if isinstance(environment, list) else []:
+        for one in items(container.get("env")):
             name, value = str(at(one, "name")), str(at(one, "value") or "")
             for sign, used in _REFERENCE.findall(value):
                 is_replaced = sign == "(" and (used in before or "envFrom" in container)
@@ -332,25 +331,44 @@ def _shared_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
     if pod.gpus < 2 or pod.spec.get("hostIPC") is True:
         return
     for container in pod.containers:
-        mounts = container.get("volumeMounts")
-        mounted = [at(mount, "mountPath") for mount in (mounts if isinstance(mounts, list) else [])]
-        if gpus_of(container) and SHM not in [str(path).rstrip("/") for path in mounted]:
+        mounts = items(container.get("volumeMounts"))
+        if gpus_of(container) and SHM not in [str(at(m, "mountPath")).rstrip("/") for m in mounts]:
+            used, volumes = [at(m, "name") for m in mounts], items(pod.spec.get("volumes"))
+            found = (at(v, "name") for v in volumes if at(v, "emptyDir", "medium") == "Memory")
+            free = next((name for name in found if name not in used), None)
             yield warning(
                 "pod-shm",
-                f"{pod.role}: the pod has 64 MiB of {SHM}, which NCCL's shared buffers may exceed",
-                f"mount an emptyDir of medium Memory at {SHM}",
+                f"{pod.role}: the pod has 64 MiB of {SHM}, which NCCL's shared buffers may exceed"
+                + (f": its volume {free} is not mounted there" if free else ""),
+                f"add to volumeMounts: {{name: {free}, mountPath: {SHM}}}"
+                if free
+                else f"mount an emptyDir of medium Memory at {SHM}",
             )
             return
+
+
+def _mounts(document: dict[str, Any], pod: PodSpec) -> Iterator[LaunchFinding]:
+    """Find a mount of a volume that the pod does not have, of a kind to which no operator adds."""
+    known = str([pod.spec.get("volumes"), at(document, "spec", "volumeClaimTemplates")])
+    kinds = () if is_volcano(document) or is_open(known) else ("Pod", *_OF_ONE_ROLE)
+    for container in pod.containers:
+        names = [str(at(mount, "name")) for mount in items(container.get("volumeMounts"))]
+        lost = [n for n in names if not is_open(n) and f"'name': '{n}'" not in known]
+        if lost and "image" in container and document.get("kind") in kinds:
+            said = f"{pod.role}: volumeMounts names {lost[0]}, which volumes does not"
+            why = "the API server refuses the pod, unless something adds it"
+            yield error("pod-volume", f"{said}: {why}", f"add {lost[0]} to volumes")
+
+
+_MAY_LOCK = {"IPC_LOCK", "CAP_IPC_LOCK", "ALL"}
 
 
 def _locked_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
     for container in pod.containers:
         limits = mapping(at(container, "resources", "limits"))
         security = mapping(container.get("securityContext"))
-        added = at(security, "capabilities", "add")
-        is_allowed = security.get("privileged") is True or (
-            isinstance(added, list) and {"IPC_LOCK", "CAP_IPC_LOCK", "ALL"} & set(map(str, added))
-        )
+        added = set(map(str, items(at(security, "capabilities", "add"))))
+        is_allowed = added & _MAY_LOCK or security.get("privileged") is True
         if any(str(name).startswith("rdma/") for name in limits) and not is_allowed:
             yield note(
                 "pod-memlock",

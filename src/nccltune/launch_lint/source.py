@@ -335,7 +335,7 @@ class _Script:
         function = self._functions.get(words[call].text)
         if words[0].text in ("source", ".") and len(words) > 1:
             self._source(words[1].text, around)
-        elif words[0].text in ("shift", "set"):
+        elif words[0].text in ("shift", "set", "unset"):
             self._shift([word.text for word in words])
         elif launcher_at(whole := joined(words)) == len(whole) - 1 and len(self._lines) > 1:
             return  # A list of programs, or prose.
@@ -407,8 +407,13 @@ class _Script:
                 exported[name] = scope.values[name].text
 
     def _shift(self, words: list[str]) -> None:
-        """Follow `shift N`, `set -- WORDS` and `set -a`, which exports what follows."""
+        """Follow `shift N`, `set -- WORDS`, `unset NAME`, `set -a`, which exports what follows."""
         given = self._scope.arrays.get("@")
+        for name in words[1:] if words[0] == "unset" else ():
+            self._scope.values.pop(name, None)
+            self._exported.pop(name, None)
+            # Without it srun exports all.
+            self._exported |= {name: "ALL"} if name == "SLURM_EXPORT_ENV" else {}
         if words[0] == "shift":
             number = whole_number(words[1]) if len(words) > 1 else 1
             self._numbered(given[number:] if given is not None and number is not None else None)
@@ -490,7 +495,7 @@ _BRANCHED = "branches of the script, whose condition decides which one starts"
 def _assigned(nodes: Sequence[Node]) -> Iterator[str]:
     """Yield the names of the variables that lines assign."""
     for line in lines_of(nodes):
-        if line.words and line.words[0].text in ("for", "select", "read"):
+        if line.words and line.words[0].text in ("for", "select", "read", "unset"):
             yield from (word.text for word in line.words[1:])
         if line.words and (
             line.words[0].text == "shift" or [w.text for w in line.words[:2]] == ["set", "--"]

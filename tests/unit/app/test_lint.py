@@ -8,6 +8,7 @@ import pytest
 
 from nccltune.app.lint import LintKind, LintRequest, lint, recognise
 from nccltune.model.errors import InputError
+from nccltune.model.finding import Severity
 from tests.unit.builders import measure, study_of
 from tests.unit.topology.samples import FOLDER, MATRIX
 
@@ -233,6 +234,26 @@ def test_the_text_of_a_spreadsheet_is_one_problem(tmp_path: Path) -> None:
     (configuration,) = lint(LintRequest([str(path)])).configurations
     assert not configuration.is_bad
     assert "byte order mark" in configuration.issues[0].message
+
+
+@pytest.mark.parametrize(
+    ("line", "severity"),
+    [
+        ("collective,min,max,algorithm,protocol,channels,nNodes,nRanks", Severity.WARNING),
+        ("colltype,min,max,algo,proto,channels,2nodes,nRanks,ops", Severity.ERROR),
+        ("collective,0,max,algo,proto,channels,nodes,ranks", Severity.ERROR),
+        ("operation,min,max,algo,proto,channels,nodes,ranks", Severity.ERROR),
+        ("collective,min,max,algo", Severity.ERROR),
+        ("# collective,min,max,algo,proto,channels,nodes,ranks", None),
+    ],
+)
+def test_names_of_columns_are_no_rule_that_harms(
+    tmp_path: Path, line: str, severity: Severity | None
+) -> None:
+    path = written(tmp_path, "rules.conf", f"{line}\nallreduce,0,9,tree,ll,4,4,32\n")
+    (configuration,) = lint(LintRequest([str(path)])).configurations
+    found = [issue.severity for issue in configuration.issues if issue.kind == "unreadable"]
+    assert found == ([severity] if severity else [])
 
 
 def test_numbers_of_thousands_of_digits_are_problems_of_their_lines(tmp_path: Path) -> None:

@@ -114,7 +114,6 @@ RIGHT = [
     f"{TWO} -x NCCL_NET=gIB -x UCX_NET_DEVICES=mlx5_0:1 -x DYLD_LIBRARY_PATH=/lib {G1}",
     f"mpirun -np 8 bash -c 'exec {G1}'",
     f"srun -N2 -n16 --mpi=pmix --container-image=nccl-tests {G1}",
-    f"srun -N 2 --ntasks-per-node=8 --gpus-per-task=1 {G1}",
     f"#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --wckey=a\nsrun {G1}",
     f"{TWO} {G1} 2>&1 | tee log.txt",
     f"srun -N 2 --gpus-per-node=8 --ntasks-per-gpu=1 {G1}",

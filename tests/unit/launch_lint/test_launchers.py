@@ -196,6 +196,17 @@ def test_what_is_wrong_is_found(text: str, expected: str) -> None:
     assert expected in bad(only(text))
 
 
+def test_a_shell_on_each_node_gets_the_variables_of_the_script() -> None:
+    head = f"{TWO}A=$(hostname)\nsrun "
+    options = "--nnodes=2 --nproc-per-node=8 --master-addr=$A t.py"
+    (held,) = only(f"{head}torchrun --node-rank=0 {options}").findings
+    advised = held.finding.fix.partition(": srun ")[2].replace("... ", "", 1)
+    assert only(f"{head}{advised.replace('...', options)}").findings == ()
+    # In '...' no shell knows A.
+    quoted = advised.replace('"', "'").replace("\\", "").replace("...", options)
+    assert bad(only(f"{head}{quoted}")) == {"not-exported"}
+
+
 @pytest.mark.parametrize(
     "text",
     [

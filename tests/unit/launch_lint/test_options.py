@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of srun, whose `mpiexec` a line is for, and settings of libfabric."""
 
+import re
+
 import pytest
 
 from nccltune.launch.flavor import Flavor
@@ -105,9 +107,14 @@ def test_every_name_is_written_once_and_with_its_words() -> None:
 def test_a_process_that_sees_its_own_gpu_only_is_noted(command: str, gpus: int) -> None:
     judged = only(f"{command} {REST}")
     (held,) = [one for one in judged.findings if one.finding.id == "task-gpus-bound"]
-    assert held.finding.severity is Severity.NOTE
+    assert held.finding.severity is Severity.WARNING
     assert f"--gpus-per-node={gpus} --gpu-bind=none" in held.finding.fix
     assert not only(f"{command} --gpu-bind=none {REST}").findings
+    if judged.fixed is not None:
+        assert not only(judged.fixed).is_wrong
+    assert (judged.fixed is None) is command.startswith("#SBATCH")
+    for text in (f"export NCCL_TESTS_DEVICE=0\n{command} {REST}", f"{command} ./wrap {REST}"):
+        assert not only(text).is_wrong
 
 
 @pytest.mark.parametrize("where", ["srun", "sbatch"])
@@ -119,6 +126,76 @@ def test_an_image_has_its_own_paths(where: str) -> None:
     assert held.finding.severity is Severity.NOTE
     assert "PATH" not in held.finding.message
     assert not judged.is_wrong
+
+
+@pytest.mark.parametrize(
+    ("options", "program", "lost"),
+    [
+        ("--export=A=1,M=$M", REST, ["NCCL_IB_HCA", "NCCL_NVLS_ENABLE"]),
+        ("--export=M=$(hostname)", "bash -c 'python t.py'", ["NCCL_IB_HCA", "NCCL_NVLS_ENABLE"]),
+        ("--export=A=1,NCCL_IB_HCA", "python t.py", ["NCCL_NVLS_ENABLE"]),
+        ("--export=A=1", "env NCCL_IB_HCA=mlx5_1 python t.py", ["NCCL_NVLS_ENABLE"]),
+        ("--export=A=1", "bash -c 'source e.sh; python t.py'", []),
+        ("--export=ALL,M=$M", REST, None),
+        ("--export=M=$(cut -d, -f1 h),A=1", REST, None),
+        ("--export=A=1,$LIST", REST, None),
+        ("--export=$LIST", REST, None),
+        ("--export=A=<value>,ALL", REST, None),
+    ],
+)
+@pytest.mark.parametrize("image", ["", "--container-image a#b"])
+def test_variables_that_export_drops_are_named(
+    options: str, program: str, lost: list[str] | None, image: str
+) -> None:
+    head = "export NCCL_IB_HCA=mlx5_0 NCCL_NVLS_ENABLE=0 CUDA_HOME=/c"
+    judged = only(f'{head}\n{SRUN} {image} "{options}" {program}')
+    found = [one.finding for one in judged.findings if one.finding.id == "export-drops"]
+    assert len(found) == (lost is not None)
+    for finding in found:
+        assert finding.severity is (Severity.WARNING if lost or not image else Severity.NOTE)
+        assert re.findall("NCCL_[A-Z_]+", finding.message.partition(": ")[2]) == lost
+        assert finding.edits
+
+
+@pytest.mark.parametrize(
+    ("between", "is_lost"),
+    [
+        ("", True),
+        ("export SLURM_EXPORT_ENV=ALL", False),
+        ("unset SLURM_EXPORT_ENV", False),
+        ("unset SLURM_MEM_PER_CPU", True),
+    ],
+)
+def test_a_script_may_undo_the_export_of_sbatch(between: str, is_lost: bool) -> None:
+    judged = only(f"#SBATCH --export=NONE\n{between}\n{SRUN} {REST}")
+    assert ("export-drops" in {held.finding.id for held in judged.findings}) is is_lost
+
+
+@pytest.mark.parametrize(
+    ("head", "options", "program", "is_noted"),
+    [
+        ("", "--mpi=pmi2", REST, True),
+        ("module load openmpi/5.0.3", "--mpi pmi2 --container-image=a#b", REST, True),
+        ("module load intel-mpi", "--mpi=pmi2", REST, False),
+        ("export I_MPI_PMI_LIBRARY=/l/libpmi2.so", "--mpi=pmi2", REST, False),
+        ("", "--mpi=pmix", REST, False),
+        ("", "--mpi=pmi2", "python t.py", False),
+        ("", "--mpi=pmi2 -N 1 -n 1 --ntasks-per-node=1", REST, False),
+    ],
+)
+def test_an_mpi_that_takes_pmix_alone(
+    head: str, options: str, program: str, is_noted: bool
+) -> None:
+    judged = only(f"{head}\n{SRUN} {options} {program}")
+    found = [h.finding.severity for h in judged.findings if h.finding.id == "mpi-type-old"]
+    assert found == [Severity.NOTE] * is_noted
+
+
+def test_an_unset_variable_is_not_set() -> None:
+    text = f"export NCCL_ALG=x NCCL_PROTO=LL\nunset NCCL_ALG\n{SRUN} {REST}"
+    (found,) = from_text(text, LaunchContext())
+    assert found.site.exported == (("NCCL_PROTO", "LL"),)
+    assert "variable-unknown" not in {held.finding.id for held in only(text).findings}
 
 
 @pytest.mark.parametrize("value", ["^=mlx5_0,^=mlx5_1", "mlx5_0,mlx5_1", "=mlx5_0,=mlx5_1"])
@@ -200,9 +277,20 @@ def test_what_was_not_followed_is_named(text: str, named: str) -> None:
     assert named in raised.value.message
 
 
-def test_a_script_below_a_launcher_is_named() -> None:
-    (held,) = only(f"{TWO} python -m bench --all").findings
-    assert held.finding.message.startswith("python -m bench was not followed")
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        ("python -m bench --all", "python -m bench"),
+        ("bash -c 'cd w && R=$RANK python3 t.py --c 7.yaml'", "t.py"),
+        ("/bin/bash -lc './run.sh; true'", "./run.sh"),
+        ("bash -c 'true'", None),
+        ('bash -c "echo \'a"', None),
+        ("./run.sh -c t.yaml", "./run.sh"),
+    ],
+)
+def test_a_script_below_a_launcher_is_named(program: str, name: str | None) -> None:
+    (held,) = only(f"{TWO} {program}").findings
+    assert held.finding.message.startswith("what" if name is None else f"{name} was not followed")
 
 
 TAIL = "all_reduce_perf -b 8 -e 1G -f 2 -g 1"

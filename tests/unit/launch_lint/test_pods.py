@@ -138,6 +138,7 @@ WRONG = [
     (POD, "nvidia.com/gpu: 8, ", "", "pod-without-gpus"),
     (POD, "nvidia.com/gpu: 8", "nvidia.com/gpu: 4", "too-many-gpus"),
     (POD, "    volumeMounts: [{name: shm, mountPath: /dev/shm}]\n", "", "pod-shm"),
+    (POD, "Mounts: [{name: shm", "Mounts: [{name: dshm", "pod-volume"),
     (POD, "-g 8", "-g 8 -d bf16", "argument-name"),
     (PYTORCHJOB, "nnodes=2", "nnodes=4", "job-nodes"),
     (JOBSET, "--nnodes=2", "--nnodes=4", "job-nodes"),
@@ -172,6 +173,8 @@ RIGHT = [
     PYTORCHJOB,
     JOBSET,
     POD.replace("kind: Pod", "kind: Pod\n# a comment"),
+    POD.replace("volumes: [{name: shm, emptyDir: {medium: Memory}}]", "volumes: <of your site>"),
+    MPIJOB.replace("Mounts: [{name: shm", "Mounts: [{name: of-the-operator"),
     MPIJOB.replace("nvidia.com/gpu: 8", "amd.com/gpu: 8"),
     MPIJOB.replace(GPUS, "            securityContext: {privileged: true}\n"),
     MPIJOB.replace(SHM, "").replace("          - name: worker", "          - name: worker").replace(
@@ -210,6 +213,30 @@ def test_right_manifests_have_no_finding(text: str) -> None:
 def test_one_mistake_is_found(right: str, old: str, new: str, expected: str) -> None:
     assert old in right
     assert expected in _ids(right.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("mounts", "volume", "fix"),
+    [
+        ("[]", "{name: s, emptyDir: {sizeLimit: 9Gi, medium: Memory}}", ["name: s, mountPath"]),
+        ("[{name: s, mountPath: /tmp}]", "{name: s, emptyDir: {medium: Memory}}", ["an emptyDir"]),
+        ("[]", "{name: s, emptyDir: {}}", ["an emptyDir"]),
+        ("[{name: t, mountPath: /dev/shm/}]", "{name: t, emptyDir: {medium: Memory}}", []),
+    ],
+)
+def test_shared_memory_that_is_not_mounted(mounts: str, volume: str, fix: list[str]) -> None:
+    text = POD.replace("[{name: shm, mountPath: /dev/shm}]", mounts)
+    text = text.replace("{name: shm, emptyDir: {medium: Memory}}", volume)
+    found = [one.fix for one in judge_manifests(documents_of(text, "a")) if one.id == "pod-shm"]
+    assert [part in one for one in found for part in fix or [""]] == [True] * len(fix)
+
+
+def test_claims_of_a_stateful_set_are_volumes() -> None:
+    claims = "spec: {volumeClaimTemplates: [{metadata: {name: b}}], t"
+    text = JOB.replace("kind: Job", "kind: StatefulSet").replace("spec: {t", claims)
+    text = text.replace("image: x", "image: x, volumeMounts: [{name: b, mountPath: /b}]")
+    assert "pod-volume" not in _ids(text)
+    assert "pod-volume" in _ids(text.replace("[{name: b", "[{name: c"))
 
 
 @pytest.mark.parametrize("value", ["$PATH", "$(PATH)", "${PATH}"])
@@ -552,6 +579,10 @@ def test_the_gpus_of_a_container_are_of_its_manifest(tmp_path: Path, given: int 
     said = [one.finding.message for check in launch.commands for one in check.findings]
     assert [text for text in said if text.endswith("the node has 4 (the container's limit)")]
     assert not [text for text in said if "--gpus" in text]
+    path.write_text(MPIJOB.replace("nvidia.com/gpu: 8", "nvidia.com/gpu: 4"))
+    (launch,) = lint(LintRequest([str(path)], gpus=given)).launches
+    fixes = [one.finding.fix for check in launch.commands for one in check.findings]
+    assert any(fix.endswith("or raise the limit to 8 GPUs") for fix in fixes)
 
 
 @pytest.mark.parametrize("shell", ["-cx", "-cex", "-xc", "-euxo, pipefail, -c", "-c, -x, --"])

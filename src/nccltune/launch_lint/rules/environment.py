@@ -28,7 +28,7 @@ _FOR_PROCESSES = (
 )
 _OF_BUILD = re.compile(r"^(?:NCCL|CUDA|UCX|FI|RCCL|ROCR)_.*(?:HOME|ROOT|DIR|VERSION|_TESTS?|PATH)$")
 """Names of what a build or a script reads, such as CUDA_HOME."""
-_WITH_LIST = (Launcher.OPENMPI, Launcher.HYDRA, Launcher.SLURM, Launcher.PALS, Launcher.DEEPSPEED)
+_WITH_LIST = (Launcher.OPENMPI, Launcher.HYDRA, Launcher.PALS, Launcher.DEEPSPEED)
 _DEEPSPEED = ("NCCL_", "UCX_", "CUDA_")
 """Beginnings of the variables that deepspeed passes on (or sets itself)."""
 
@@ -37,7 +37,7 @@ def not_exported(view: View) -> Iterator[LaunchFinding]:
     """Find `VAR=x mpirun`: the launcher does not pass VAR to other nodes.
 
     Open MPI passes only its own variables and the variables that -x names, except in a job of
-    Slurm, where srun starts its daemons and passes all. hydra, PALS and srun
+    Slurm, where srun starts its daemons and passes all. hydra and PALS
     pass all variables, and have options that limit them. deepspeed passes those of NCCL and UCX to
     other hosts, but neither LD_PRELOAD nor LD_LIBRARY_PATH.
     """
@@ -56,18 +56,7 @@ def not_exported(view: View) -> Iterator[LaunchFinding]:
             return
         listed = view.command.last("env_list")
         passed |= set(listed.value.split(",")) if listed is not None else set()
-    elif launcher is Launcher.SLURM:
-        export = view.command.last("export")
-        parts = export.value.split(",") if export is not None else ["ALL"]
-        if "ALL" in parts:
-            return
-        passed |= {part.partition("=")[0] for part in parts}
-    alone: dict[str, CommandVariable] = {}
-    for variable in view.variables:
-        is_read = variable.name in table() or _OF_BUILD.search(variable.name) is None
-        if variable.option is None and variable.name.startswith(_FOR_PROCESSES) and is_read:
-            alone[variable.name] = variable
-    for name, variable in alone.items():
+    for name, variable in for_processes(view).items():
         if name in passed or (launcher is Launcher.DEEPSPEED and name.startswith(_DEEPSPEED)):
             continue
         edits, fix = _export(view, variable)
@@ -80,6 +69,16 @@ def not_exported(view: View) -> Iterator[LaunchFinding]:
             fix,
             edits,
         )
+
+
+def for_processes(view: View) -> dict[str, CommandVariable]:
+    """Return the variables that are set for the launcher alone and that its processes read."""
+    alone: dict[str, CommandVariable] = {}
+    for variable in view.variables:
+        is_read = variable.name in table() or _OF_BUILD.search(variable.name) is None
+        if variable.option is None and variable.name.startswith(_FOR_PROCESSES) and is_read:
+            alone[variable.name] = variable
+    return alone
 
 
 def _by_srun(view: View) -> bool:
@@ -142,7 +141,7 @@ def lost_in_shell(view: View) -> Iterator[LaunchFinding]:
     if place is None or scope is None or not words[place].raw.startswith("'"):
         return
     script = words[place].text
-    if _RUNS_MORE.search(script):
+    if RUNS_MORE.search(script):
         return
     own = set(_SET_IN_SHELL.findall(script)) | {one.name for one in view.variables}
     own |= {name for part in _READ_BY_SHELL.findall(script) for name in part.split()}
@@ -165,7 +164,7 @@ def lost_in_shell(view: View) -> Iterator[LaunchFinding]:
 _READ_IN_SHELL = re.compile(r"(?<!\\)\$\{?([A-Za-z_]\w*)\}?(?![:\w-])")
 _SET_IN_SHELL = re.compile(r"\b([A-Za-z_]\w*)(?:\+?=| in )")
 _READ_BY_SHELL = re.compile(r"\b(?:read|mapfile|readarray|getopts|printf -v)\b([^;&|<>\n)]*)")
-_RUNS_MORE = re.compile(
+RUNS_MORE = re.compile(
     r"(?:^|[;&|\n({!]|\b(?:then|do|if|else|command|builtin)\s)[ \t]*(?:source|\.|eval)\s"
 )
 """A file or a text that the inner shell runs, which may set any variable."""
@@ -201,12 +200,8 @@ def _export(view: View, variable: CommandVariable) -> tuple[tuple[Edit, ...], st
         Launcher.HYDRA: ("-genv", name, value),
         Launcher.PALS: ("--env", f"{name}={value}"),
     }.get(launcher)
-    if words is not None:
-        return (AppendOption(words),), f"add {' '.join(words)}"
-    export = view.command.last("export")
-    assert export is not None
-    right = f"--export=ALL,{export.value}" if export.value != "NONE" else "--export=ALL"
-    return (Replace(export, (right,)),), f"write {right}"
+    assert words is not None
+    return (AppendOption(words),), f"add {' '.join(words)}"
 
 
 def conflicting_values(view: View) -> Iterator[LaunchFinding]:

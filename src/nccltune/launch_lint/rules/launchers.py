@@ -9,7 +9,14 @@ from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.program import is_named_number, is_nccl_test
 from nccltune.launch_lint.boxes import DOCKERS
 from nccltune.launch_lint.command import LaunchCommand, Option, View
-from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, error, warning
+from nccltune.launch_lint.finding import (
+    AppendOption,
+    LaunchFinding,
+    Replace,
+    error,
+    note,
+    warning,
+)
 from nccltune.launch_lint.hosts import host_list_fault, is_node_count, slots_fault, text_of
 from nccltune.launch_lint.options import AZUREML, TABLES, TORCHRUN
 from nccltune.launch_lint.read import ELLIPSES, joined, launcher_at
@@ -31,7 +38,8 @@ node socket package numa board l3cache l2cache l1cache core hwthread slot
 _MPI = listed("""
 none openmpi pmi2 pmix cray_shasta list
 """)
-_MPI_TYPE = re.compile(r"pmix(_v[0-9]+)?|openmpi|pmi[12]|cray_shasta|list|hydra|lam|mpich\w*")
+_OTHER_MPI = re.compile(r"(?i)intel|i_?mpi|mpich|mvapich|cray")
+_MPI_TYPE = re.compile(r"none|pmix(_v[0-9]+)?|openmpi|pmi[12]|cray_shasta|list|hydra|lam|mpich\w*")
 
 
 def without_value(view: View) -> Iterator[LaunchFinding]:
@@ -284,14 +292,17 @@ def mpi_type(view: View) -> Iterator[LaunchFinding]:
     option = view.command.last("mpi")
     if view.flavor.launcher is not Launcher.SLURM or option is None or is_open(option.value):
         return
-    value = option.value
-    if value == "none":
-        placement = view.prediction.placement
-        if view.program is None or placement is None or placement.processes < 2:
-            return
-        edits: tuple[Edit, ...] = (Replace(option, ("--mpi=pmix",)),)
-        why = "with it the processes do not find each other: each is rank 0 of its own test"
-        yield error("mpi-type", f"--mpi=none: {why}", "write --mpi=pmix", edits)
+    value, placement = option.value, view.prediction.placement
+    several = view.program is not None and placement is not None and placement.processes > 1
+    alone = "the processes do not find each other: each is rank 0 of its own test"
+    used = " ".join([*view.site.modules, *(variable.name for variable in view.variables)])
+    if value == "none" and several:
+        edit = Replace(option, ("--mpi=pmix",))
+        yield error("mpi-type", f"--mpi=none: with it {alone}", "write --mpi=pmix", (edit,))
+    elif value in ("pmi1", "pmi2") and several and _OTHER_MPI.search(used) is None:
+        said = f"with an Open MPI that takes PMIx alone, as 5.0 and newer do, {alone}"
+        fix = "write --mpi=pmix, if the test is built with Open MPI"
+        yield note("mpi-type-old", f"--mpi={value}: {said}", fix)
     elif not _MPI_TYPE.fullmatch(value):
         right = nearest(value, _MPI) or "pmix"
         yield error(

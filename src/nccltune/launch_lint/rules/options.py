@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find options that the launcher does not know, or that have no effect on NCCL."""
 
+import contextlib
 import re
 from collections.abc import Iterator
 
@@ -18,7 +19,7 @@ from nccltune.launch_lint.finding import (
     note,
 )
 from nccltune.launch_lint.hosts import text_of
-from nccltune.launch_lint.nested import SHELLS
+from nccltune.launch_lint.nested import SHELLS, script_at
 from nccltune.launch_lint.options import (
     COMMON,
     OPENMPI_4,
@@ -30,7 +31,8 @@ from nccltune.launch_lint.options import (
 )
 from nccltune.launch_lint.read import is_command, is_launcher, nearest_option, script_of
 from nccltune.launch_lint.rules.shape import of_program
-from nccltune.launch_lint.words import is_open
+from nccltune.launch_lint.words import Line, is_open, split
+from nccltune.model.errors import InputError
 
 _OF_TRANSPORT = ("UCX_", "OMPI_MCA_btl", "OMPI_MCA_pml")
 _OF_PROGRAMS = ("app", "appfile", "f", "configfile")
@@ -229,11 +231,22 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
         what = f"{word} is no binary of nccl-tests"
         if is_open(word):
             what = f"{word} is not known here"
-        elif (script := script_of(view.command.program)) is not None:
+        elif (script := _script_of(view)) is not None:
             what = f"{script} was not followed"
-        elif word in SHELLS:
+        elif word.rpartition("/")[2] in SHELLS:
             what = f"what {word} runs is not known"
         yield note("program-unknown", f"{what}: its GPUs and sizes are not checked")
+
+
+def _script_of(view: View) -> str | None:
+    """Return the script that the program is, or that `bash -c TEXT` runs last."""
+    words = view.command.program
+    is_shell = words[0].text.rpartition("/")[2] in SHELLS
+    at = script_at([word.text for word in words], 1) if is_shell else None
+    with contextlib.suppress(InputError):
+        lines = split(words[at].text) if at is not None else [Line(words, "")]
+        return next(filter(None, (script_of(line.words) for line in reversed(lines))), None)
+    return None
 
 
 def hidden(view: View) -> Iterator[LaunchFinding]:

@@ -229,6 +229,8 @@ def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
         fix = f"write {words[0]}" if is_slurm else f"write -n {right} and {each} on each node"
         edits = (Replace(own, words) if own is not None else AppendOption(words),)
         edits = (*edits, *([Replace(total, ("-n", str(right)))] if total is not None else []))
+    if "limit" in view.site.gpus_source and placement.most_gpus <= _MOST_GPUS:
+        fix += f", or raise the limit to {placement.most_gpus} GPUs"
     yield error(
         "too-many-gpus",
         f"{count(most, 'process')} on a node with {count(program.gpus, 'GPU')} each need"

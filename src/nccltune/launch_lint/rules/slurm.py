@@ -19,7 +19,7 @@ from nccltune.launch_lint.finding import (
 from nccltune.launch_lint.nested import SHELLS
 from nccltune.launch_lint.options import COMMON, SLURM
 from nccltune.launch_lint.read import nearest_option, script_of
-from nccltune.launch_lint.rules.environment import TOOLS
+from nccltune.launch_lint.rules.environment import RUNS_MORE, TOOLS, for_processes
 from nccltune.launch_lint.rules.shape import BEHIND, with_gpus
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
@@ -71,14 +71,16 @@ def batch_in_container(view: View) -> Iterator[LaunchFinding]:
 
 def export(view: View) -> Iterator[LaunchFinding]:
     """Find `--export=NCCL_DEBUG=INFO` without ALL: no other variable is exported."""
-    if view.flavor.launcher is not Launcher.SLURM:
-        return
-    option = _option(view, "export")
-    if option is None or not option.value or is_open(option.value):
+    option, names = _option(view, "export"), {variable.name for variable in view.variables}
+    if view.flavor.launcher is not Launcher.SLURM or option is None or not option.value:
         return
     own = option in view.command.options
+    if not own and "SLURM_EXPORT_ENV" in names:
+        return  # srun reads it, and sbatch has set it to its own --export.
     parts = option.value.split(",")
     cut = [at for at, part in enumerate(parts) if not _assigns(part) and not _is_name(part)]
+    if cut and is_open(option.value):
+        return  # `$LIST` may have ALL, and `$(...)` a comma.
     if cut and any(_assigns(part) for part in parts[: cut[0]]):
         yield from _cut_by_comma(option, parts, own=own)
         return
@@ -90,11 +92,15 @@ def export(view: View) -> Iterator[LaunchFinding]:
     is_image = any(
         o.name == "container-image" for o in (*view.site.inherited, *view.command.options)
     )
-    yield (note if is_image else warning)(
+    # What the processes set themselves is not lost.
+    kept = "\n".join([option.value, *(word.text for word in view.command.program)])
+    lost = [] if RUNS_MORE.search(kept) else [n for n in for_processes(view) if n not in kept]
+    paths = () if is_image or "PATH" in option.value else ("PATH", "LD_LIBRARY_PATH")
+    such = ", ".join(dict.fromkeys([*paths, *(lost or ["NCCL's"])]))
+    yield (note if is_image and not lost else warning)(
         "export-drops",
-        f"--export={option.value}: processes get no other variable of this environment, "
-        + ("NCCL's included" if is_image else "neither PATH and LD_LIBRARY_PATH nor NCCL's"),
-        f"write --export={right}",
+        f"{option.text}: processes get no other variable of this environment, such as {such}",
+        f"write --export={right if len(right) < 80 else 'ALL,...'}",
         (Replace(option, (f"--export={right}",)),)
         if own
         else (AppendOption((f"--export={right}",)),),
@@ -232,13 +238,17 @@ def task_gpus(view: View) -> Iterator[LaunchFinding]:
         )
     elif processes > 1 and processes * program.gpus > number:
         all_gpus = f"--gpus-per-node={processes * number} --gpu-bind=none"
-        yield note(
+        names = {variable.name for variable in view.variables}
+        is_own = option in view.command.options and option.meaning in ("gpus_per_task", "gpu_bind")
+        is_sure = program.at == 0 and not view.site.ran and "NCCL_TESTS_DEVICE" not in names
+        yield (warning if is_sure else note)(
             "task-gpus-bound",
             f"with {option.text} Slurm 21.08 and newer show each process its own"
             f" {count(number, 'GPU')} only: nccl-tests counts GPUs over all processes of a node"
             " (invalid device ordinal), and NCCL may not import the memory of a GPU that the"
             " process does not see",
             f"give every process all GPUs of the node: {all_gpus} in place of {option.text}",
+            (Replace(option, tuple(all_gpus.split())),) if is_own else (),
         )
 
 

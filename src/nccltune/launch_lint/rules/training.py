@@ -166,7 +166,8 @@ def inner_rank(view: View) -> Iterator[LaunchFinding]:
     yield error(
         "inner-rank",
         f"{why}: every node is node {0 if name else rank.value}",
-        f"start a shell on each node: {outer} bash -c '{inner.name} ... {option}$SLURM_NODEID ...'"
+        "start a shell on each node:"
+        f' {outer} bash -c "{inner.name} ... {option}\\$SLURM_NODEID ..."'
         if view.flavor.launcher is Launcher.SLURM
         else f"give each node its own {option.rstrip(' =')}",
     )
