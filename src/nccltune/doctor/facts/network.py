@@ -209,6 +209,7 @@ class RdmaTest(FactRecord):
     bytes: Annotated[int | None, "size of a message"] = None
     gpu: Annotated[bool | None, "from and to GPU memory"] = None
     mtu: Annotated[int | None, "MTU of the path, in bytes"] = None
+    qps: Annotated[int | None, "queue pairs, of a test in one direction"] = None
 
 
 RDMA_TESTS = records(

@@ -553,6 +553,10 @@ def test_perftest_and_rail_pings() -> None:
     (with_mtu,) = parse_perftest(f"{head} Mtu             : 1024[B]\n #bytes{table}").records
     assert (run.mtu, with_mtu.mtu) == (None, 1024)
     assert (run.hca, run.peer, run.gbit_per_s, run.gpu) == ("mlx5_0", "h2", 195.5, False)
+    pairs = f"{head} Number of qps   : 4\t\tTransport type : IB\n #bytes{table}"
+    both = pairs.replace("BW Test", "Bidirectional BW Test")
+    found = parse_perftest(pairs + both + texts.PERFTEST).records
+    assert [one.qps for one in found] == [4, None, None]
     old = texts.PERFTEST.replace("Gb/sec", "MB/sec")
     assert parse_perftest(old).records[0].gbit_per_s == pytest.approx(195.5 * 8 * 1.048576 / 1000)
     pings = parse_rail_pings(texts.PINGS).records
