@@ -18,6 +18,12 @@ KERNEL = [
     ("xid_fault", "nvidia-nvswitch3: SXid (PCI:0000:c5:00.0): 12028, Non-fatal"),
     ("xid_program", "NVRM: Xid (PCI:0000:3b:00): 31, pid=1, MMU Fault"),
     ("xid_nvlink", "NVRM: Xid (PCI:0000:3b:00): 74, pid=1, NVLink"),
+    ("nvlink_state", "NVRM: knvlinkDiscoverPostRxDetLinks_GH100: Getting peer1's "
+     "postRxDetLinkMask failed!"),
+    ("nvlink_state", "NVRM: knvlinkUpdatePostRxDetectLinkMask_IMPL: Failed to update Rx Detect "
+     "Link mask!"),
+    ("driver_call", "NVRM: knvlinkSendInbandData_IMPL: Failed to send inband data: 0"),
+    (None, "NVRM: knvlinkSetUniqueFabricBaseAddress_GV100: Fabric base addr 0x8 is assigned"),
     ("driver", "NVRM: RmInitAdapter failed! (0x26:0x56:1463)"),
     ("driver", "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required "
      "[NV_ERR_RESET_REQUIRED] (0x00000062) returned from status @ kernel_channel.c:2827"),

@@ -155,6 +155,8 @@ _FAILURES = (
     ),
     ("xid_nvlink", re.compile(rf"{_XID}(?:74|14[4-9]|150)\b")),
     ("xid_program", re.compile(rf"{_XID}\d{{1,3}}\b")),
+    # Other knvlink functions also log at each start of the driver, with sound links.
+    ("nvlink_state", re.compile(r"knvlink\w*PostRxDet\w*: .*[Ff]ailed")),
     (
         "peermem",
         re.compile(
