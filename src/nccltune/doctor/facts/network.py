@@ -93,6 +93,7 @@ class RdmaErrorCount(FactRecord):
         ("symbol_error, link_downed, rnr_nak_retry_err, packet_seq_err, np_cnp_sent, ..."),
     ] = None
     value: Annotated[int | None, "at the last reading"] = None
+    peer: Annotated[str | None, "what ibqueryerrors names at the other end"] = None
 
 
 class RdmaCounterReading(RdmaErrorCount):

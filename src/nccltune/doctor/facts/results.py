@@ -104,6 +104,7 @@ class KernelFailure(FactRecord):
     ] = None
     text: Annotated[str | None, "the line without its time"] = None
     count: Annotated[int | None, "how often it was seen"] = None
+    where: Annotated[str | None, "the first such line, in a program's output"] = None
 
 
 KERNEL_FAILURES = records(

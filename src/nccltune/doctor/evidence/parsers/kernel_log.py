@@ -261,6 +261,8 @@ _EFFECT = re.compile(r"(?<=: )\d+, .*caused by previous Xid (\d+)")
 
 
 def _failure_kind(line: str) -> str | None:
+    if "recovery action changed" in line and "to 0x0 (None)" in line:
+        return None
     if "caused by previous" in line:
         line = _EFFECT.sub(r"\1", line)
     return next((kind for kind, pattern in _FAILURES if pattern.search(line)), None)
