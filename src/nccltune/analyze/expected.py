@@ -76,6 +76,7 @@ def _against_links(
     peak, most = _peak(analysis), point.busbw_gb_per_s
     ceiling = expected.busbw_gb_per_s
     known = expected.sure or expected.at_most
+    flat = analysis.saturation is not None and analysis.saturation.saturated
     about = "" if known else " (partly assumed)"
     most_of = "at most " if known and not expected.sure else ""
     lead = f"the links allow {most_of}{rate(ceiling)}{about}, got"
@@ -120,11 +121,7 @@ def _against_links(
             f"{verdict}",
             evidence,
         )
-    elif (
-        (known or most < FAR * ceiling)
-        and analysis.saturation is not None
-        and analysis.saturation.saturated
-    ):
+    elif flat and (known or most < FAR * ceiling):
         other = f", with the best choice {rate(most)}" if most > 1.02 * peak else ""
         several = len(analysis.curves) > 1
         verdict = "not a tuning problem" if several else "no other choice was measured"

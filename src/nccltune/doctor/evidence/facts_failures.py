@@ -96,8 +96,8 @@ def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
 def _kernel(facts: Facts, printed: list[StatedFailure]) -> None:
     """Add `kernel.failures`, from the kernel's log and from kernel lines in a program's output."""
     logged = facts.value(KERNEL_LOG)
-    lines = [(one.text or "", one.count, None) for one in logged or ()]
-    lines += [(one.text or "", one.count, one.where) for one in printed]
+    both = (*(logged or ()), *printed)
+    lines = [(one.text or "", one.count, getattr(one, "where", None)) for one in both]
     kinds = failure_kinds([text for text, *_ in lines])
     shown = DRIVER_LINE.findall("\n".join(text for text, *_ in lines))
     devices: list[tuple[str | None, str]] = [("gpu" if gpu else "nic", slot) for gpu, slot in shown]
@@ -111,9 +111,7 @@ def _kernel(facts: Facts, printed: list[StatedFailure]) -> None:
     ]
     if logged is None and not found:
         return
-    # Each of several lines has its own place.
-    place = (printed[0].where or "") if printed else ""
-    file = re.sub(r":\d+$", "", place) if len(found) > 1 else place
+    file = re.sub(r":\d+$", "", (printed[0].where or "") if printed else "")
     source = facts[KERNEL_LOG.name].source if logged is not None else file
     facts.add(KERNEL_FAILURES, found, source)
 

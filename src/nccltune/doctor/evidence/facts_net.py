@@ -272,7 +272,7 @@ def _counters(evidence: NodeEvidence, facts: Facts) -> None:
         for raw in evidence.all(name):
             parser = parse_counter_files if name == "counters" else parse_rdma_counters
             readings += evidence.parse(raw, parser).readings
-            ends |= evidence.parse(raw, parse_far_ends) if name == "perfquery" else {}
+            ends |= evidence.parse(raw, parse_far_ends)
             source = source or evidence.where(raw, "/sys/class/infiniband")
     if readings:
         ports = _pairs(readings)
@@ -287,10 +287,10 @@ def _counters(evidence: NodeEvidence, facts: Facts) -> None:
             HCA_ERRORS,
             [
                 RdmaErrorCount(
-                    hca=hca, port=port, counter=counter, value=value, peer=ends.get((hca, port))
+                    hca=hca, port=at, counter=name, value=value, peer=ends.get((hca, at))
                 )
-                for (hca, port, counter), value in single
-                if counter in _ERRORS
+                for (hca, at, name), value in single
+                if name in _ERRORS
             ],
             source,
         )

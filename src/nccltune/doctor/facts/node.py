@@ -238,10 +238,7 @@ SHM_FREE_BYTES = fact(
     read="df /dev/shm; statvfs",
 )
 SHM_NCCL_FILES = fact(
-    "shm.nccl_files",
-    int,
-    meaning="number of nccl-* files that a listing of it shows",
-    read="ls -l /dev/shm beside df",
+    "shm.nccl_files", int, meaning="number of nccl-* files listed in it", read="ls -l /dev/shm"
 )
 LOGIND_REMOVE_IPC = fact(
     "logind.remove_ipc",

@@ -89,7 +89,8 @@ def test_an_xid_without_a_mark_of_the_kernel(line: str, kind: str | None, tmp_pa
 
 def test_lines_of_the_kernel_in_an_output_have_their_own_places(tmp_path: Path) -> None:
     time = "10.144.17.123: kern: warning: [2026-05-03T08:51:37.497011880Z]: "
-    lines = [f"{time}NVRM: Xid (PCI:0000:4e:00): {xid}, pid=1\n" for xid in (74, 48)]
+    xids = ("74, NVLink: fatal error", "48, DBE")
+    lines = [f"{time}NVRM: Xid (PCI:0000:4e:00): {xid}\n" for xid in xids]
     put(tmp_path, "n1/a.txt", "$ talosctl dmesg\n" + "\n".join(lines))
     (facts,) = folder_facts(tmp_path)
     found = facts.named("kernel.failures")

@@ -25,8 +25,7 @@ def parse_perftest(text: str) -> Parsed[RdmaTest]:
     tests after that line.
     """
     runs: list[RdmaTest] = []
-    hca, peer, unit, gpu, mtu, qps = "", None, 0.0, False, None, None
-    is_both_ways = False
+    hca, peer, unit, gpu, mtu, qps, is_both = "", None, 0.0, False, None, None, False
     largest = -1
     for _, line in lines_of(text):
         if (match := _PEER.match(line)) is not None:
@@ -34,8 +33,8 @@ def parse_perftest(text: str) -> Parsed[RdmaTest]:
         elif (match := _DEVICE.search(line)) is not None:
             hca, largest, unit, mtu, qps = match["hca"], -1, 0.0, None, None
         elif " BW Test" in line:
-            is_both_ways = "Bidirectional" in line
-        elif not is_both_ways and (match := _QPS.match(line)) is not None:
+            is_both = "Bidirectional" in line
+        elif not is_both and (match := _QPS.match(line)) is not None:
             qps = int(match["qps"])
         elif (match := _MTU.match(line)) is not None:
             mtu = int(match["mtu"])
@@ -44,10 +43,8 @@ def parse_perftest(text: str) -> Parsed[RdmaTest]:
         elif (match := _HEAD.search(line)) is not None:
             unit = _GIGABITS[match["unit"]]
         elif unit and hca and (match := _ROW.match(line)) is not None:
-            rate, size = float(match["average"]) * unit, int(match["bytes"])
-            run = RdmaTest(
-                hca=hca, peer=peer, gbit_per_s=rate, bytes=size, gpu=gpu, mtu=mtu, qps=qps
-            )
+            gb, size = float(match["average"]) * unit, int(match["bytes"])
+            run = RdmaTest(hca=hca, peer=peer, gbit_per_s=gb, bytes=size, gpu=gpu, mtu=mtu, qps=qps)
             if largest < 0:
                 runs.append(run)
             elif size > largest:
