@@ -24,6 +24,8 @@ FULL = 0.85
 """Share of what the links allow rings below which a test of the links alone is worth its time."""
 BEYOND = 1.1
 """A measured bandwidth above this multiple of the expected one shows that a link was misread."""
+FAR = 0.25
+"""Share of an assumed bandwidth below which the guess alone is hardly the reason."""
 HOPED = 1.05
 """Ratio above which NCCL's model or the line rate needs the limiting link as a reason."""
 
@@ -56,8 +58,8 @@ def expected_findings(
 ) -> Iterator[Finding]:
     """Yield findings that the platform is healthy, needs tuning, or has a problem.
 
-    There is none below the links' bandwidth while the curve still rises, or the limiting bandwidth
-    is assumed.
+    There is none below the links' bandwidth while the curve still rises, or not far below it if
+    the limiting bandwidth is assumed.
     """
     best = _best(analysis)
     if best is not None:
@@ -74,6 +76,7 @@ def _against_links(
     peak, most = _peak(analysis), point.busbw_gb_per_s
     ceiling = expected.busbw_gb_per_s
     known = expected.sure or expected.at_most
+    flat = analysis.saturation is not None and analysis.saturation.saturated
     about = "" if known else " (partly assumed)"
     most_of = "at most " if known and not expected.sure else ""
     lead = f"the links allow {most_of}{rate(ceiling)}{about}, got"
@@ -118,10 +121,12 @@ def _against_links(
             f"{verdict}",
             evidence,
         )
-    elif known and analysis.saturation is not None and analysis.saturation.saturated:
+    elif flat and (known or most < FAR * ceiling):
         other = f", with the best choice {rate(most)}" if most > 1.02 * peak else ""
         several = len(analysis.curves) > 1
         verdict = "not a tuning problem" if several else "no other choice was measured"
+        if not known:
+            verdict = "far below, unless the assumed part is far too high"
         yield _finding(
             analysis,
             FindingKind.BELOW_EXPECTED,

@@ -69,10 +69,11 @@ class _Shell(msgspec.Struct, forbid_unknown_fields=True):
     tables: dict[str, Any] = {}
 
 
+_SEEN = "{it.text} (seen {default(it.count, 1)} times{default(text(', first at ', it.where), '')})"
 # Short forms of the finding and the evidence that most rules on lines have: the fact, the evidence.
 _SHORT = {
     "failure": ("failures", "{it.text} ({default(it.where, 'where unknown')})"),
-    "kernel_failure": ("kernel.failures", "{it.text} (seen {default(it.count, 1)} times)"),
+    "kernel_failure": ("kernel.failures", _SEEN),
 }
 
 

@@ -103,6 +103,13 @@ def test_more_than_an_estimate_shows_that_the_estimate_is_too_low() -> None:
 
 def test_less_than_an_estimate_is_no_verdict() -> None:
     assert found({"default": 22.0}, expected_of(48.0, sure=False)) == []
+    assert found({"default": 11.0, "tree/simple": 13.0}, expected_of(48.0, sure=False)) == []
+    (finding,) = found({"default": 5.0}, expected_of(48.0, sure=False))
+    assert finding.kind is FindingKind.BELOW_EXPECTED
+    assert (
+        "the links allow 48 GB/s (partly assumed), got 5 GB/s (10.4 %): far below, unless the "
+        "assumed part is far too high. At 48 GB/s"
+    ) in finding.sentence
 
 
 def test_a_guess_that_can_only_lower_the_ceiling_leaves_a_verdict() -> None:

@@ -234,6 +234,7 @@ def test_a_guessed_rate_is_not_held_against_another(cli: Cli) -> None:
     ("nodes", "words"),
     [
         ("1", "an NVLink carries another rate in each generation"),
+        ("1", "add what nvidia-smi -L prints to the end of the file, or have NCCL write"),
         ("2", "does not name the speed of NIC mlx5_0 (and 3 more)"),
     ],
 )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Facts of failures that logs, tools and the collector report."""
 
+import re
 from typing import Any
 
 from nccltune.doctor.evidence.parsers.failures import (
@@ -95,21 +96,23 @@ def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
 def _kernel(facts: Facts, printed: list[StatedFailure]) -> None:
     """Add `kernel.failures`, from the kernel's log and from kernel lines in a program's output."""
     logged = facts.value(KERNEL_LOG)
-    lines = [(one.text or "", one.count) for one in (*(logged or ()), *printed)]
-    kinds = failure_kinds([text for text, _ in lines])
-    shown = DRIVER_LINE.findall("\n".join(text for text, _ in lines))
+    both = (*(logged or ()), *printed)
+    lines = [(one.text or "", one.count, getattr(one, "where", None)) for one in both]
+    kinds = failure_kinds([text for text, *_ in lines])
+    shown = DRIVER_LINE.findall("\n".join(text for text, *_ in lines))
     devices: list[tuple[str | None, str]] = [("gpu" if gpu else "nic", slot) for gpu, slot in shown]
     links = facts.value(PCI_LINKS) or ()
     devices += [(one.kind, one.bus_id.partition(":")[2][:5]) for one in links if one.bus_id]
     gpus, nics = ({slot for of, slot in devices if of == kind} for kind in ("gpu", "nic"))
     found = [
-        KernelFailure(kind=kind, text=text, count=count)
-        for kind, (text, count) in zip(kinds, lines, strict=True)
+        KernelFailure(kind=kind, text=text, count=count, where=where)
+        for kind, (text, count, where) in zip(kinds, lines, strict=True)
         if kind is not None and not (kind == "iommu" and is_of_others(text, gpus, nics))
     ]
     if logged is None and not found:
         return
-    source = facts[KERNEL_LOG.name].source if logged is not None else printed[0].where or ""
+    file = re.sub(r":\d+$", "", (printed[0].where or "") if printed else "")
+    source = facts[KERNEL_LOG.name].source if logged is not None else file
     facts.add(KERNEL_FAILURES, found, source)
 
 

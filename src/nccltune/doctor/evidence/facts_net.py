@@ -20,6 +20,7 @@ from nccltune.doctor.evidence.parsers.perftest import parse_perftest
 from nccltune.doctor.evidence.parsers.pings import parse_rail_pings
 from nccltune.doctor.evidence.parsers.rdma_counters import (
     parse_counter_files,
+    parse_far_ends,
     parse_rdma_counters,
 )
 from nccltune.doctor.evidence.parsers.rdma_ports import (
@@ -264,12 +265,14 @@ def _shown_gids(evidence: NodeEvidence, facts: Facts) -> bool:
 
 def _counters(evidence: NodeEvidence, facts: Facts) -> None:
     readings: list[dict[tuple[str, int, str], int]] = []
+    ends: dict[tuple[str, int], str] = {}
     source = ""
     once: list[SingleCounter] = []
     for name in ("counters", "rdma-statistic", "perfquery"):
         for raw in evidence.all(name):
             parser = parse_counter_files if name == "counters" else parse_rdma_counters
             readings += evidence.parse(raw, parser).readings
+            ends |= evidence.parse(raw, parse_far_ends)
             source = source or evidence.where(raw, "/sys/class/infiniband")
     if readings:
         ports = _pairs(readings)
@@ -283,9 +286,11 @@ def _counters(evidence: NodeEvidence, facts: Facts) -> None:
         facts.add(
             HCA_ERRORS,
             [
-                RdmaErrorCount(hca=hca, port=port, counter=counter, value=value)
-                for (hca, port, counter), value in single
-                if counter in _ERRORS
+                RdmaErrorCount(
+                    hca=hca, port=at, counter=name, value=value, peer=ends.get((hca, at))
+                )
+                for (hca, at, name), value in single
+                if name in _ERRORS
             ],
             source,
         )

@@ -53,6 +53,7 @@ from nccltune.doctor.facts.node import (
     NODE_VIRTUAL,
     SHM_BYTES,
     SHM_FREE_BYTES,
+    SHM_NCCL_FILES,
     IdleState,
 )
 from nccltune.formats.topology.cpu_list import cpus_of
@@ -63,6 +64,7 @@ _PARENT_ONLY = re.compile(
     r"\A\s*(?P<asked>[^\n]{0,80}\bdf [^\n]{0,80}/dev/shm/?[ \t\r]*\n)?"
     r"Filesystem [^\n]*\n[^\n]* /(?:dev)?\s*\Z"
 )
+_NCCL_FILE = re.compile(r"^-[rwxst-]{9}[^\n]{1,120} (?:/dev/shm/)?nccl-\w+\s*$", re.M)
 _SHM_FILE = re.compile(r"df[-_](?:dev[-_])?shm\b[^/]*\Z")
 _CPU = "/sys/devices/system/cpu/"
 _CONTAINER = re.compile(r"docker|kubepods|containerd|crio|libpod|lxc|garden", re.IGNORECASE)
@@ -297,6 +299,8 @@ def _shared_memory(evidence: NodeEvidence, facts: Facts) -> None:
             size, free, line = space or (0, 0, None)
             facts.add(SHM_BYTES, size, df[1].place(line))
             facts.add(SHM_FREE_BYTES, free, df[1].place(line))
+        if listed := _NCCL_FILE.findall(df[0]):
+            facts.add(SHM_NCCL_FILES, len(listed), df[1].place())
     device = evidence.text("shm-device")
     if device is not None and device[0].strip().isdecimal():
         facts.add(NODE_SHM_DEVICE, device[0].strip(), device[1].place())

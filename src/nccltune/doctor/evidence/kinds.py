@@ -140,7 +140,8 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
             rb"|Device=\d+ CAN(?:NOT)? Access Peer Device=|peer2peer (?:not )?supported *:)"
         ),
     ),
-    ("iblinkinfo", _mark(rb"^[^\n]{1,60}==\( *\d{1,2}X +[^\n]{1,60}\)==>")),
+    # Of ibqueryerrors, `Link info` names the other end of the port above it.
+    ("iblinkinfo", _mark(rb"^(?! +Link info:(?!.*Could)).{1,60}==\( *\d{1,2}X +.{1,60}\)==>")),
     ("sysctl", _mark(NUMA_BALANCING.encode())),
     ("dev-infiniband", _mark(DEV_LISTED.encode())),
     ("imex", _mark(rf"^Connectivity Table Legend|^Node #\d+\s|{LISTED}|{NOT_LISTED}".encode())),

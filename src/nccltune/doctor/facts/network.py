@@ -93,6 +93,7 @@ class RdmaErrorCount(FactRecord):
         ("symbol_error, link_downed, rnr_nak_retry_err, packet_seq_err, np_cnp_sent, ..."),
     ] = None
     value: Annotated[int | None, "at the last reading"] = None
+    peer: Annotated[str | None, "what ibqueryerrors names at the other end"] = None
 
 
 class RdmaCounterReading(RdmaErrorCount):
@@ -209,6 +210,7 @@ class RdmaTest(FactRecord):
     bytes: Annotated[int | None, "size of a message"] = None
     gpu: Annotated[bool | None, "from and to GPU memory"] = None
     mtu: Annotated[int | None, "MTU of the path, in bytes"] = None
+    qps: Annotated[int | None, "queue pairs, of a test in one direction"] = None
 
 
 RDMA_TESTS = records(

@@ -237,6 +237,9 @@ SHM_FREE_BYTES = fact(
     meaning="what is free of it",
     read="df /dev/shm; statvfs",
 )
+SHM_NCCL_FILES = fact(
+    "shm.nccl_files", int, meaning="number of nccl-* files listed in it", read="ls -l /dev/shm"
+)
 LOGIND_REMOVE_IPC = fact(
     "logind.remove_ipc",
     bool,

@@ -100,10 +100,11 @@ class KernelFailure(FactRecord):
     kind: Annotated[
         str | None,
         "gpu_lost, xid_fault, xid_nvlink, xid_program, peermem, driver, pcie, memory, machine, "
-        "nic, amdgpu, iommu, hung",
+        "nic, amdgpu, iommu, hung, nvlink_state",
     ] = None
     text: Annotated[str | None, "the line without its time"] = None
     count: Annotated[int | None, "how often it was seen"] = None
+    where: Annotated[str | None, "the first such line, in a program's output"] = None
 
 
 KERNEL_FAILURES = records(

@@ -327,16 +327,18 @@ def _check_known(topology: Topology, found: Ceiling) -> None:
     link = found.bottleneck.link
     if not link.wire_is_unknown:
         return
+    hint = _WRITE_DUMP
     if topology.dialect is not Dialect.SMI:
         why = f"does not show what {link.name} carries ({link.how})"
     elif link.kind is LinkKind.NVLINK:
         why = (
-            "names no one GPU model that is known here: an NVLink carries another rate in each "
+            "names no single GPU model that is known here: an NVLink carries another rate in each "
             "generation (of Blackwell twice that of Hopper), and nvidia-smi topo -m shows all alike"
         )
+        hint = f"add what nvidia-smi -L prints to the end of the file, or {hint}"
     else:
         why = f"shows no PCIe speeds, as of {link.name}, and no figure can rest on them"
-    raise InputError(why, where=topology.source, hint=_WRITE_DUMP)
+    raise InputError(why, where=topology.source, hint=hint)
 
 
 def _best(ceilings: Mapping[Algorithm, Ceiling], chosen: FlowSettings, nodes: int) -> Algorithm:

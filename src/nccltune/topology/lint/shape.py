@@ -209,7 +209,8 @@ def _nics(topology: Topology) -> Iterator[Issue]:
         topology, Severity.WARNING, "nic-behind-cpu",
         far,
         "{}: a NIC that every GPU reaches through a CPU only, without GPUDirect RDMA",
-        "move it to a slot below a GPU's switch; through the CPU about 16 of 24 GB/s are left",
+        "for management it is fine; one that NCCL uses belongs in a slot below a GPU's switch: "
+        "through the CPU about 16 of 24 GB/s are left",
     )  # fmt: skip
 
 

@@ -207,6 +207,7 @@ def test_a_node_supplies_every_fact_but_these(facts: Facts) -> None:
         "rdma.fabric_links",
         "rdma.rail_pings",
         "rdma.tests",
+        "shm.nccl_files",
         "tests",
         "vm_host.bridges",
     }

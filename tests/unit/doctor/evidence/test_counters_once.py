@@ -110,3 +110,13 @@ def test_counters_of_two_readings_in_one_file(tmp_path: Path) -> None:
     query = PERFQUERY.format(3) + PERFQUERY.format(5)
     (symbol,) = pasted_facts(tmp_path / "c", "perfquery.txt", query).value(HCA_COUNTERS) or []
     assert (symbol.hca, symbol.port, symbol.earlier, symbol.value) == ("LID 987", 1, 3, 5)
+
+
+def test_ibqueryerrors_names_the_other_end_of_a_port(tmp_path: Path) -> None:
+    text = """Errors for "gn7 mlx5_3"
+   GUID 0x946dae0300d0a1c2 port 1: [LinkDownedCounter == 98]
+         Link info:  12  1[ ] ==( 4X 53.125 Gbps Active/ LinkUp)==>  0x0a 31 1[ ] "gn9 m2" ( )
+   GUID 0x946dae0300d0a1c2 port 2: [LinkDownedCounter == 99]
+"""
+    counted = pasted_facts(tmp_path, "paste.txt", text).named("hca_errors")
+    assert [(one["port"], one.get("peer")) for one in counted] == [(1, "gn9 m2"), (2, None)]

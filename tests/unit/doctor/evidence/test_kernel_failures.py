@@ -18,6 +18,16 @@ KERNEL = [
     ("xid_fault", "nvidia-nvswitch3: SXid (PCI:0000:c5:00.0): 12028, Non-fatal"),
     ("xid_program", "NVRM: Xid (PCI:0000:3b:00): 31, pid=1, MMU Fault"),
     ("xid_nvlink", "NVRM: Xid (PCI:0000:3b:00): 74, pid=1, NVLink"),
+    ("xid_fault", "NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to "
+     "0x1 (GPU Reset Required)"),
+    (None, "NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x1 (GPU Reset "
+     "Required) to 0x0 (None)"),
+    ("nvlink_state", "NVRM: knvlinkDiscoverPostRxDetLinks_GH100: Getting peer1's "
+     "postRxDetLinkMask failed!"),
+    ("nvlink_state", "NVRM: knvlinkUpdatePostRxDetectLinkMask_IMPL: Failed to update Rx Detect "
+     "Link mask!"),
+    ("driver_call", "NVRM: knvlinkSendInbandData_IMPL: Failed to send inband data: 0"),
+    (None, "NVRM: knvlinkSetUniqueFabricBaseAddress_GV100: Fabric base addr 0x8 is assigned"),
     ("driver", "NVRM: RmInitAdapter failed! (0x26:0x56:1463)"),
     ("driver", "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required "
      "[NV_ERR_RESET_REQUIRED] (0x00000062) returned from status @ kernel_channel.c:2827"),
@@ -75,6 +85,17 @@ def test_an_xid_without_a_mark_of_the_kernel(line: str, kind: str | None, tmp_pa
     (facts,) = folder_facts(tmp_path)
     found = facts.named("kernel.failures") if "kernel.failures" in facts else []
     assert [one["kind"] for one in found] == ([kind] if kind else [])
+
+
+def test_lines_of_the_kernel_in_an_output_have_their_own_places(tmp_path: Path) -> None:
+    time = "10.144.17.123: kern: warning: [2026-05-03T08:51:37.497011880Z]: "
+    xids = ("74, NVLink: fatal error", "48, DBE")
+    lines = [f"{time}NVRM: Xid (PCI:0000:4e:00): {xid}\n" for xid in xids]
+    put(tmp_path, "n1/a.txt", "$ talosctl dmesg\n" + "\n".join(lines))
+    (facts,) = folder_facts(tmp_path)
+    found = facts.named("kernel.failures")
+    assert [one["where"].rpartition("/")[2] for one in found] == ["a.txt:2", "a.txt:4"]
+    assert facts["kernel.failures"].source.endswith("a.txt")
 
 
 def test_lines_of_the_kernel() -> None:

@@ -550,16 +550,17 @@ def test_settings_of_commands_in_a_post(line: str, found: str) -> None:
 def test_perftest_and_rail_pings() -> None:
     (run,) = parse_perftest(texts.PERFTEST).records
     head, table = texts.PERFTEST.split(" #bytes", 1)
-    (with_mtu,) = parse_perftest(f"{head} Mtu             : 1024[B]\n #bytes{table}").records
-    assert (run.mtu, with_mtu.mtu) == (None, 1024)
+    with_mtu = parse_perftest(f"{head} Mtu             : 1024[B]\n #bytes{table}").records
+    assert [one.mtu for one in (run, *with_mtu)] == [None, 1024]
     assert (run.hca, run.peer, run.gbit_per_s, run.gpu) == ("mlx5_0", "h2", 195.5, False)
+    qps = f"{head} Number of qps   : 4\t\tTransport type : IB\n #bytes{table}"
+    three = qps + qps.replace("BW Test", "Bidirectional BW Test") + texts.PERFTEST
+    assert [one.qps for one in parse_perftest(three).records] == [4, None, None]
     old = texts.PERFTEST.replace("Gb/sec", "MB/sec")
     assert parse_perftest(old).records[0].gbit_per_s == pytest.approx(195.5 * 8 * 1.048576 / 1000)
     pings = parse_rail_pings(texts.PINGS).records
-    assert [(one.from_rail, one.to_rail, one.reached) for one in pings] == [
-        (0, 0, True),
-        (0, 1, False),
-    ]
+    reached = [(one.from_rail, one.to_rail, one.reached) for one in pings]
+    assert reached == [(0, 0, True), (0, 1, False)]
 
 
 def test_plugins() -> None:

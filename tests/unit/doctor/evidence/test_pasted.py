@@ -18,7 +18,13 @@ from nccltune.doctor.facts.network import (
     NICS,
     RDMA_FABRIC_LINKS,
 )
-from nccltune.doctor.facts.node import NODE_MODULES, NODE_PEERMEM, NODE_SERVICES, SHM_BYTES
+from nccltune.doctor.facts.node import (
+    NODE_MODULES,
+    NODE_PEERMEM,
+    NODE_SERVICES,
+    SHM_BYTES,
+    SHM_NCCL_FILES,
+)
 from nccltune.doctor.facts.results import FAILURES, TESTS
 from nccltune.doctor.facts.settings import SETTINGS
 from nccltune.doctor.rulebase import rule_base
@@ -433,6 +439,16 @@ def test_df_of_another_folder(name: str, command: str, size: int | None, tmp_pat
     put(tmp_path, f"n1/{name}", command + table)
     (facts,) = folder_facts(tmp_path)
     assert facts.value(SHM_BYTES) == size
+
+
+def test_left_over_files_beside_df(tmp_path: Path) -> None:
+    """Whole files of NCCL count, not a folder, nor another program's file."""
+    table = "Filesystem Size Used Avail Use% Mounted on\ntmpfs 2.0G 2.0G 0 100% /dev/shm\n"
+    names = "-rw------- 1 r r 0 Oct 1 08:00 nccl-Ab1\n-rw------- 1 r r 9 Oct 1 08:00 {}\n"
+    listing = f"n1$ ls -l /dev/shm\ntotal 9\n{names.format('sem.nccl-x')}"
+    put(tmp_path, "n1/a.txt", f"n1$ df -h /dev/shm\n{table}{listing}drwx------ 2 r r 9 nccl-d\n")
+    (facts,) = folder_facts(tmp_path)
+    assert facts.value(SHM_NCCL_FILES) == 1
 
 
 def _call(rank: int, op: int, call: str, communicator: str = "a") -> str:

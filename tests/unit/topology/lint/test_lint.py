@@ -64,6 +64,7 @@ def test_what_samples_have(name: str, expected: set[str]) -> None:
 
 
 def test_messages_name_devices_line_and_fix() -> None:
+    assert found(lint("flagcx"))["nic-behind-cpu"].hint.startswith("for management it is fine; ")
     issue = found(lint("virtual-switches"))["virtual-switch"]
     assert issue.severity is Severity.ERROR
     assert issue.line == 3

@@ -155,6 +155,8 @@ _FAILURES = (
     ),
     ("xid_nvlink", re.compile(rf"{_XID}(?:74|14[4-9]|150)\b")),
     ("xid_program", re.compile(rf"{_XID}\d{{1,3}}\b")),
+    # Other knvlink functions also log at each start of the driver, with sound links.
+    ("nvlink_state", re.compile(r"knvlink\w*PostRxDet\w*: .*[Ff]ailed")),
     (
         "peermem",
         re.compile(
@@ -259,6 +261,8 @@ _EFFECT = re.compile(r"(?<=: )\d+, .*caused by previous Xid (\d+)")
 
 
 def _failure_kind(line: str) -> str | None:
+    if "recovery action changed" in line and "to 0x0 (None)" in line:
+        return None
     if "caused by previous" in line:
         line = _EFFECT.sub(r"\1", line)
     return next((kind for kind, pattern in _FAILURES if pattern.search(line)), None)

@@ -17,6 +17,9 @@ _PERF = re.compile(r"^(?P<label>[A-Za-z0-9]{2,40}):\.*(?P<value>\d{1,20})\s*$")
 _QUERIED = re.compile(r'^Errors for (?:0x[0-9a-f]+ )?"(?P<name>[^"]{1,80})"', re.M)
 _CLEAN = re.compile(r"^## +[1-9]\d* ports checked, 0 ports have err(?![\s\S]*PMA query f)", re.M)
 _QUERIED_PORT = re.compile(r"^\s+GUID 0x[0-9a-f]+ port (?P<port>\d{1,3}):(?P<rest>.*)")
+_FAR_END = re.compile(
+    r'^Errors for (?:0x[0-9a-f]+ )?"(?P<hca>[^"\n]{1,80})"|^ +GUID \w+ port (?P<port>\d{1,3}):.*\n'
+    r' +Link info: .*==>.*"(?P<name>[^"\n]{1,80})"', re.M)  # fmt: skip
 _HEAD = re.compile(r"^== (?P<name>[\w.-]{1,64})(?:[/ ](?P<port>\d{1,3}))?\s*$")
 # perfquery's names, and the names in /sys/class/infiniband/*/ports/*/counters.
 _NAMES = {
@@ -116,6 +119,16 @@ def _parse_queried(text: str) -> RdmaCounters:
                 if name in _NAMES:
                     add_reading(found, (hca, int(match["port"]), _NAMES[name]), int(value))
     return RdmaCounters(found, 0)
+
+
+def parse_far_ends(text: str) -> dict[tuple[str, int], str]:
+    """Return what ibqueryerrors shows at the other end of a (device, port)."""
+    found, hca = {}, ""
+    for at in _FAR_END.finditer(text):
+        hca = at["hca"] or hca
+        if at["name"]:
+            found[hca, int(at["port"])] = at["name"]
+    return found
 
 
 def parse_counter_files(text: str) -> RdmaCounters:
