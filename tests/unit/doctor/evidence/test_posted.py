@@ -522,6 +522,10 @@ START = "NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1000 commId 0x5 - In
          "peer-address", "NCCL_SOCKET_IFNAME=eth2", "eth0"),
         (("x:9 NCCL WARN NET/OFI Unable to register memory (type = 2) for device 0. Error: Bad",),
          "rdma-gpu-memory", "AWS EFA has no peermem", "modprobe"),
+        ((PERFTEST,), "rdma-measured", "nothing is wrong", "Below that"),
+        ((PERFTEST.replace("91.98", "60.98"),), "rdma-measured", "4 queue pairs", "DGX Spark"),
+        ((PERFTEST.replace("91.98", "13.08").replace("mlx5_0", "rocep1s0f1"),), "rdma-measured",
+         "power cable", "mlx5"),
     ],
 )  # fmt: skip
 def test_a_remedy_says_what_the_evidence_asks_for(
