@@ -15,7 +15,7 @@ from nccltune.doctor.evidence.parsers.kernel_log import DRIVER_LINE, failure_kin
 from nccltune.doctor.evidence.parsers.nccl_init import shared_gpus
 from nccltune.doctor.evidence.parsers.ras import ras_ranks
 from nccltune.doctor.evidence.parsers.result_rows import lone_ranks, wrong_rows
-from nccltune.doctor.evidence.parsers.watchdog import ranks_apart, stalled_ranks
+from nccltune.doctor.evidence.parsers.watchdog import ranks_apart, stalled_ranks, stuck_at_exit
 from nccltune.doctor.evidence.raw import NodeEvidence, Raw
 from nccltune.doctor.facts import Facts
 from nccltune.doctor.facts.gpu import GPUS
@@ -61,7 +61,7 @@ def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
         if raw.name in _LOGS:
             parsers = (
                 *(lone_ranks, failed_diagnostics, ranks_apart, stalled_ranks),
-                *(completions, shared_gpus, ras_ranks, crash_frames),
+                *(completions, shared_gpus, ras_ranks, crash_frames, stuck_at_exit),
             )
             rows = tuple(row for parser in parsers for row in evidence.parse(raw, parser))
         if raw.name == "test":

@@ -574,3 +574,18 @@ def test_the_first_frame_outside_the_c_library(text: str, line: int, said: str) 
 )
 def test_no_crash_and_no_frame(text: str) -> None:
     assert crash_frames(text) == ()
+
+
+def test_what_calls_of_ranks_differ_in_is_shown() -> None:
+    calls = ", but ".join(
+        f"Rank {rank} is running collective: CollectiveFingerPrint(SequenceNumber=18, OpType=A, "
+        f"TensorShape=[328, {rank}], TensorDeviceTypes=TensorOptions(dtype=float (default), "
+        f"device=cuda, {'x' * 99} (default), memory_format=(nullopt)))"
+        for rank in (3, 0)
+    )
+    (one,) = parse_failures(f"[rank3]: Detected mismatch between collectives on ranks. {calls}.\n")
+    assert (one.kind, "[328, 3]" in one.text, "[328, 0]" in one.text) == (
+        "calls_differ",
+        True,
+        True,
+    )

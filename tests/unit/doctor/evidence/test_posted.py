@@ -51,6 +51,9 @@ POWER = """GPU 00000000:1C:00.0
         Enforced Power Limit          : 150.00 W
         Default Power Limit           : 300.00 W
 """
+EFA_MR = (
+    "x:9 NCCL WARN NET/OFI Unable to register memory (type = 2) for device 0. RC: -22, Error: I"
+)
 POSTED = [
     ("Failed to find reverse path from remNode 0/41000 nlinks 2 to node 0/61000",
      "nvlink-p2p-disabled"),
@@ -483,6 +486,10 @@ START = "NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1000 commId 0x5 - In
          "launcher-failed", "This is an effect", "first line"),
         (("NCCL INFO x\nThere are not enough slots available in the system",),
          "launcher-failed", "first line", "an effect"),
+        (("NCCL INFO x\nORTE was unable to reliably start one or more daemons.",),
+         "launcher-failed", "its daemons had started", "ssh"),
+        ((EFA_MR,), "rdma-gpu-memory", "FI_EFA_SET_CUDA_SYNC_MEMOPS=0", "GDR_LEVEL"),
+        (("NCCL INFO NCCL version 2.18.3", EFA_MR), "rdma-gpu-memory", "AWS EFA", "MEMOPS"),
         *(
             ((f"NCCL INFO x\n{HANG}",
               f"NCCL INFO comm 0x1 rank 0 nRanks 2 nNodes {nodes} localRanks 2 localRank 0 MNNVL 0",

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from nccltune.doctor.evidence.elsewhere import read_elsewhere
-from nccltune.doctor.evidence.parsers.watchdog import ranks_apart, stalled_ranks
+from nccltune.doctor.evidence.parsers.watchdog import ranks_apart, stalled_ranks, stuck_at_exit
+from nccltune.doctor.examine import examine
+from nccltune.doctor.rulebase import rule_base
 from tests.unit.doctor.evidence.node import folder_facts, put
 
 
@@ -57,6 +59,15 @@ _PG = "[PG ID 1 PG GUID {}(x) Rank {}] Timeout at NCCL work: {}, last enqueued N
          "SeqNum 4 ALLTOALL: ranks 0, 1"]),
         (_watchdog(0, "4 ALLREDUCE") + _watchdog(1, "4 ALLREDUCE"), [
          "SeqNum 4 ALLREDUCE of 8 elements: ranks 0, 1"]),
+        *(
+            (seen + _watchdog(0, "4 REDUCE") + _watchdog(1, "4 REDUCE"), [
+             f"SeqNum 4 REDUCE of 8 elements: ranks 0, 1{none}"])
+            for seen, none in [
+                (" NCCL INFO comm 0x1 rank 0 nranks 2 cudaDev 0 ", "; none is missing from 0 to 1"),
+                ("world_size=2 ", "; none is missing from 0 to 1"),
+                ("world_size=4 ", ""), ("WORLD_SIZE: 1 ", ""),
+            ]
+        ),
         # A rank with two calls is of two groups that the text does not name.
         (_watchdog(0, "4 ALLREDUCE") + _watchdog(0, "9 REDUCE") + _watchdog(1, "9 REDUCE"), []),
         # Two processes with one rank are of two groups.
@@ -107,6 +118,38 @@ _PG = "[PG ID 1 PG GUID {}(x) Rank {}] Timeout at NCCL work: {}, last enqueued N
 def test_ranks_that_timed_out_in_different_calls(text: str, said: list[str]) -> None:
     assert [one.text for one in ranks_apart(f"step 1\n{text}")] == said
     assert all(one.line == 2 for one in ranks_apart(f"step 1\n{text}"))
+
+
+_ENDS = "[rank{}]:[W x.cpp:9] destroy_process_group() was not called before program exit\n"
+_STUCK = "[rank{}]:[E x.cpp:9] [PG ID 9 Rank 6] ProcessGroupNCCL's watchdog got stuck for 480 s\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (_ENDS.format(6) + _STUCK.format(6), 1),
+        # A rank that did not end, one that ended later, a collective, and an exception.
+        (_ENDS.format(1) + _STUCK.format(6), 0),
+        (_STUCK.format(6) + _ENDS.format(6), 0),
+        (_watchdog(0, "4 REDUCE") + _ENDS.format(6) + _STUCK.format(6), 0),
+        ("ValueError: x\n" + _ENDS.format(6) + _STUCK.format(6), 0),
+    ],
+)
+def test_a_watchdog_that_got_stuck_at_the_end(text: str, count: int, tmp_path: Path) -> None:
+    assert len(stuck_at_exit(text)) == count
+    put(tmp_path, "n1/job.out", text)
+    (facts,) = folder_facts(tmp_path)
+    judged = {one.rule: one for one in examine({"n1": facts}, rule_base(), "x").rules}
+    assert ("destroy_process_group() on" in judged["collective-timeout"].remedy) == bool(count)
+    assert ("Find the rank" in judged["collective-timeout"].remedy) != bool(count)
+
+
+def test_a_group_of_which_no_rank_is_missing_has_no_rank_to_find(tmp_path: Path) -> None:
+    put(tmp_path, "n1/job.out", "world_size=2 " + "".join(_watchdog(n, "4 REDUCE") for n in (0, 1)))
+    (facts,) = folder_facts(tmp_path)
+    judged = {one.rule: one for one in examine({"n1": facts}, rule_base(), "x").rules}
+    assert judged["collective-timeout"].remedy.startswith("Each of these ranks waits")
+    assert "Find the rank" not in judged["collective-timeout"].remedy
 
 
 def test_a_group_whose_ranks_are_apart_is_a_failure(tmp_path: Path) -> None:

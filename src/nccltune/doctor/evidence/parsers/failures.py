@@ -123,6 +123,11 @@ _NO_SPACE_MATTER = re.compile(
     r"shm(?:utils)?\.(?:cc|h):\d{1,6} NCCL WARN (?:Cuda|Error: (?!failed to ext)"
     r"|Call to \w+ failed ?: (?!No space))"
 )
+# What the calls of ranks have in common, before and beside their shapes.
+_ALIKE = re.compile(
+    r"^.{0,200}(?=Detected mismatch)|, TensorDeviceTypes=TensorOptions\((?:[^()]|\([^()]*\))*\)"
+    r"|CollectiveFingerPrint(?=\()"
+)
 _LIBFABRIC = ("ofi", "rdma", "verbs")
 _QUIET = re.compile(r"\b(?:INFO|TRACE|DEBUG|UCX)\b")
 
@@ -221,6 +226,7 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
         elif len(found) < MOST:
             # What XLA quotes stands at the end of a long line.
             said = line[max(0, line.find("NCCL operation")) if len(line) > LONGEST else 0 :]
+            said = _ALIKE.sub("", said) if len(said) > LONGEST and "FingerPrint" in said else said
             found[key] = FailureLine(key[0], said[:LONGEST], number, 1)
     return tuple(found.values())
 

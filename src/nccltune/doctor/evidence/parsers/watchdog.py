@@ -32,6 +32,14 @@ _CUT = re.compile(
 )
 # The last line of a text that is not whole.
 _BROKEN = re.compile(r"(?:\[rank\d+\]:)?\[[EW](?!.*[.)]\s*\Z)")
+_SIZE = re.compile(
+    r"(?:\bnranks |\bworld[_ ]size\W{1,4})(\d{1,6})\b|\[rank(\d{1,6})\]:", re.IGNORECASE
+)
+_EXIT = re.compile(
+    r"\[rank(?P<rank>\d{1,6})\]:.{0,200}?(?:(?P<stuck> watchdog got stuck)"
+    r"|destroy_process_group\(\) was not called|process group has NOT been destroyed)"
+)
+_OTHER_END = re.compile(r"WorkNCCL\(|Timeout at NCCL|Traceback|Error\b|NCCL WARN|SIG(?:TERM|KILL)")
 _MOST = 4
 _LONGEST = 700
 _SHOWN = 8
@@ -49,6 +57,8 @@ def ranks_apart(text: str) -> tuple[FailureLine, ...]:
         return ()
     lines = []
     groups = _groups(text)
+    # The highest rank that prints, or a number of ranks.
+    size = max((int(m[1] or int(m[2]) + 1) for m in _SIZE.finditer(text)), default=0)
     if len(groups) > 1:
         hung = [
             f"group {of} in {min(map(min, one.values()))[1]}" for of, (_, one) in groups.items()
@@ -87,8 +97,23 @@ def ranks_apart(text: str) -> tuple[FailureLine, ...]:
         elif missing and not _is_cut(text):
             absent = (rank for rank in range(max(ranks)) if rank not in ranks)
             said += f"; no timeout of {_ranks(list(islice(absent, _SHOWN)), missing)}{own}"
+        elif not missing and len(groups) == 1 and " of " in said and size == len(ranks):
+            said += f"; none is missing from 0 to {max(ranks)}"
         lines.append(FailureLine(kind, said, text.count("\n", 0, start) + 1, 1))
     return tuple(lines)
+
+
+def stuck_at_exit(text: str) -> tuple[FailureLine, ...]:
+    """Return the first watchdog that got stuck after its program began to end, where no collective
+    timed out and the text shows no error."""
+    ending = set()
+    for match in _EXIT.finditer(text) if not _OTHER_END.search(text) else ():
+        if not match["stuck"]:
+            ending.add(match["rank"])
+        elif match["rank"] in ending:
+            said = f"rank {match['rank']}: stuck in its exit, no destroy_process_group() before"
+            return (FailureLine("watchdog", said, text.count("\n", 0, match.start()) + 1, 1),)
+    return ()
 
 
 def _is_cut(text: str) -> bool:
