@@ -32,9 +32,7 @@ _CUT = re.compile(
 )
 # The last line of a text that is not whole.
 _BROKEN = re.compile(r"(?:\[rank\d+\]:)?\[[EW](?!.*[.)]\s*\Z)")
-_SIZE = re.compile(
-    r"(?:\bnranks |\bworld[_ ]size\W{1,4})(\d{1,6})\b|\[rank(\d{1,6})\]:", re.IGNORECASE
-)
+_SIZE = re.compile(r"(?i)(?:\bnranks |\bworld[_ ]size\W{1,4})(\d{1,6})\b|\[rank(\d{1,6})\]:")
 _EXIT = re.compile(
     r"\[rank(?P<rank>\d{1,6})\]:.{0,200}?(?:(?P<stuck> watchdog got stuck)"
     r"|destroy_process_group\(\) was not called|process group has NOT been destroyed)"
