@@ -136,7 +136,8 @@ class Comparison(NamedTuple):
 def comparisons(analysis: Analysis) -> list[Comparison]:
     """Return what was compared for each collective, scale and kind of buffer."""
     kinds = {(item.collective, item.scale, item.kind) for item in analysis.findings}
-    found, nccl = [], analysis.platform.nccl_version
+    found: list[Comparison] = []
+    nccl = analysis.platform.nccl_version
     groups = _groups(analysis.conditions)
     for items in groups:
         condition = items[0].condition.for_tuner
@@ -150,10 +151,9 @@ def comparisons(analysis: Analysis) -> list[Comparison]:
             missing = f"NCCL {nccl} takes no forced choice (NCCL_ALGO came with 2.5)"
         text = missing if missing.startswith("no whole") else f"with nothing: {missing}"
         beside = _beside(items, groups)
-        if beside:
-            condition = msgspec.structs.replace(condition, limits=None)
-            if any((condition.title, beside) == (other.where, other.text) for other in found):
-                continue
+        condition = msgspec.structs.replace(condition, limits=None) if beside else condition
+        if any((condition.title, beside) == (other.where, other.text) for other in found):
+            continue
         text = beside or (text if missing else _text(items, result, claim))
         found.append(Comparison(condition.title, text, missing, result, items))
     return found

@@ -81,8 +81,7 @@ _REPEAT = re.compile(
 )
 _SEPARATES = re.compile(
     r"(?<![a-z])np(?![a-z])|gpu|rank|node|world|proc|mode|config|variant|case|setting|version|nccl"
-    r"|transport|test|label|name|backend|impl|env|host|machine|cluster|channel|thread|nic|kernel"
-    r"|algo|(?<![a-z])proto",
+    r"|transport|test|label|name|backend|impl|env|host|machine|cluster|channel|thread|nic|kernel|algo|proto",
     re.IGNORECASE,
 )
 _VARIANT = re.compile(
@@ -196,9 +195,9 @@ class Header(NamedTuple):
         by_row = bool(self.roles & (RAW | {"nodes", "ranks"}))
         by_row = by_row or ("op" in self.roles and "type" not in self.roles)
         # rccl-tests adds what ran, with the channels, to the columns of nccl-tests.
-        swept = "channels" not in self.roles and not CHOSEN.isdisjoint(self.roles)
-        swept = swept or "collective" in self.roles
-        return by_row and (swept or not {"count", "type"} <= self.roles)
+        ran = "channels" in self.roles or CHOSEN.isdisjoint(self.roles)
+        printed = ran and "collective" not in self.roles and {"count", "type"} <= self.roles
+        return by_row and not printed
 
     def at(self, role: str) -> list[int]:
         """Return the positions of the columns with a role."""
@@ -274,8 +273,7 @@ class DifferingColumns:
 
     Rows of one key (size and choice) are repeats of one test, unless such a column differs: one
     with the number of GPUs, a configuration or other words. Columns that number or date repeats do
-    not count, and numbers that were measured differ anyway. Columns of the roles `unread`, which
-    the reader does not use, do count.
+    not count, and numbers that were measured differ anyway. Columns of the roles `unread` count.
     """
 
     def __init__(self, header: Header, unread: Set[str]) -> None:
