@@ -19,7 +19,7 @@ from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
 
 _Items = Sequence[ConditionAnalysis]
-_MANY = 5
+_FEW, _MANY = 3, 5
 _DOUBTS = (FindingKind.SINGLE_SAMPLES, FindingKind.BAD_CROSSOVER)
 _EQUAL = 1.02
 """Times whose ratio is smaller are as fast as each other."""
@@ -136,7 +136,8 @@ class Comparison(NamedTuple):
 def comparisons(analysis: Analysis) -> list[Comparison]:
     """Return what was compared for each collective, scale and kind of buffer."""
     kinds = {(item.collective, item.scale, item.kind) for item in analysis.findings}
-    found, nccl = [], analysis.platform.nccl_version
+    found: list[Comparison] = []
+    nccl = analysis.platform.nccl_version
     groups = _groups(analysis.conditions)
     for items in groups:
         condition = items[0].condition.for_tuner
@@ -149,7 +150,11 @@ def comparisons(analysis: Analysis) -> list[Comparison]:
         elif missing.startswith("only the default") and is_before(nccl):
             missing = f"NCCL {nccl} takes no forced choice (NCCL_ALGO came with 2.5)"
         text = missing if missing.startswith("no whole") else f"with nothing: {missing}"
-        text = _beside(items, groups) or (text if missing else _text(items, result, claim))
+        beside = _beside(items, groups)
+        condition = msgspec.structs.replace(condition, limits=None) if beside else condition
+        if any((condition.title, beside) == (other.where, other.text) for other in found):
+            continue
+        text = beside or (text if missing else _text(items, result, claim))
         found.append(Comparison(condition.title, text, missing, result, items))
     return found
 
@@ -280,7 +285,7 @@ def _fastest_words(times: Mapping[str, Mapping[int, float]]) -> str:
             " to ".join(dict.fromkeys((form(own.low_bytes), form(own.high_bytes))))
             for own in ranges
         )
-        if len(found) > _MANY:
+        if len(ranges) > _FEW and len(found) > _MANY:
             where = f"{count(len(ranges), 'range')} of sizes"
         most = max(own.most for own in ranges)
         if len(names) == len(times):

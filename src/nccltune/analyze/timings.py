@@ -207,7 +207,10 @@ class WrongResults(NamedTuple):
         ends = " to ".join(dict.fromkeys(map(format_bytes, (min(self.sizes), max(self.sizes)))))
         what, end = choice_label(self.choice), "so no rule uses it here, whatever the size"
         if self.choice == DEFAULT:
-            what, end = "NCCL's default", "so no rule is made that could hide them: find the cause"
+            what, end = (
+                "calls without a forced choice",
+                "so no rule is made that could hide them: find the cause",
+            )
         return (
             f"{self.collective.prose}, {self.scale}: {what} gave wrong results at {ends} "
             f"({count(len(self.sizes), 'timing')} failed the data check), {end}"

@@ -63,7 +63,7 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
             noun = "node" if self.nodes == 1 else "nodes"
             parts.append(f"{self.nodes} {noun}" + (" (emulated)" if self.emulated_nodes else ""))
         if self.nccl_version:
-            parts.append(f"NCCL {self.nccl_version}")
+            parts.append(f"{'RCCL' if 'AMD' in (self.gpu or '') else 'NCCL'} {self.nccl_version}")
         if self.network:
             parts.append(f"net {self.network}")
         return " · ".join(parts) or self.name

@@ -63,7 +63,8 @@ def header_facts(
     facts = [HeaderFact("Platform", words.printable(machine.title))]
     versions = []
     if platform.nccl_version or tuning.nccl_version:
-        versions.append(f"NCCL {platform.nccl_version or tuning.nccl_version}")
+        library = "RCCL" if "AMD" in (platform.gpu or "") else "NCCL"
+        versions.append(f"{library} {platform.nccl_version or tuning.nccl_version}")
     if platform.driver_version:
         versions.append(f"driver {platform.driver_version}")
     versions.append(f"nccltune {tool_version}")

@@ -181,8 +181,9 @@ def test_wrong_results_are_left_out_and_said() -> None:
     kinds = of_kind(analysis, FindingKind.WRONG_RESULTS)
     assert {finding.evidence["timings"] for finding in kinds} == {8.0, 16.0}
     assert [finding.sentence for finding in kinds] == [
-        "all-reduce, 4 nodes, 4 ranks: NCCL's default gave wrong results at 1 KiB (16 timings "
-        "failed the data check), so no rule is made that could hide them: find the cause",
+        "all-reduce, 4 nodes, 4 ranks: calls without a forced choice gave wrong results at 1 KiB "
+        "(16 timings failed the data check), so no rule is made that could hide them: "
+        "find the cause",
         "all-reduce, 4 nodes, 4 ranks: ring/simple gave wrong results at 1 KiB (8 timings "
         "failed the data check), so no rule uses it here, whatever the size",
     ]

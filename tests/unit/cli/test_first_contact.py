@@ -163,7 +163,8 @@ def test_wrong_results_are_the_reason_if_nothing_else_is(tmp_path: Path, cli: Cl
         ),
         (
             "default",
-            "NCCL's default gave wrong results at 16 MiB (10 timings failed the data check)",
+            "calls without a forced choice gave wrong results at 16 MiB (10 timings "
+            "failed the data check)",
         ),
     ],
 )

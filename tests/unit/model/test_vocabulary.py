@@ -21,6 +21,7 @@ from nccltune.model.errors import InputError
 from nccltune.model.forced import forced
 from nccltune.model.names import nearest
 from nccltune.model.numbers import percent_text, significant, size_form
+from nccltune.model.platform import Platform
 from nccltune.model.rule import Rule
 from nccltune.model.sample import Purpose, Sample, Source
 from nccltune.model.sizes import MAX_BYTES, format_bytes, parse_bytes, parse_range
@@ -351,3 +352,12 @@ def test_ranges() -> None:
     assert parse_range("1K") == (1024, 1024)
     with pytest.raises(InputError, match="backwards"):
         parse_range("8M-64K")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "title"),
+    [("AMD Instinct MI300X", "RCCL 2.26.6"), ("NVIDIA H200", "NCCL 2.26.6"), (None, "NCCL 2.26.6")],
+)
+def test_the_library_of_amd_gpus_is_rccl(gpu: str | None, title: str) -> None:
+    platform = Platform(name="here", gpu=gpu, nccl_version="2.26.6")
+    assert platform.title.split(" · ")[-1] == title

@@ -30,6 +30,7 @@ from nccltune.formats.reading.quantities import (
 )
 from nccltune.formats.reading.runs import RunFound, RunSamples
 from nccltune.formats.reading.table_header import (
+    NAME_CHOICE,
     OTHER_RUN,
     DifferingColumns,
     Header,
@@ -58,6 +59,7 @@ REQUIRED = (
     "latency_us",
 )
 _NAMES = {"size": "size_bytes", "time": "latency_us", "bandwidth": "bandwidth_gbps"}
+_CHOSEN = frozenset({"algorithm", "protocol", "channels"})
 _BANDWIDTHS = ("algbw", "busbw", "bandwidth")
 _BANDWIDTH_SLACK = 0.05
 _MOST_SHOWN = 256
@@ -211,10 +213,11 @@ class _Rows:
         self._runs: dict[tuple[object, ...], RunFound] = {}
         self._passes: dict[tuple[object, ...], int] = {}
         self._binary: bool | None = None
-        self._differing = DifferingColumns(header)
         self._variant = ""
         # rccl-tests names what ran, which was not forced.
         self._of_rccl = {"redop", "algo", "proto", "nchannels"} <= set(self._names)
+        reads_choice = "algorithm" in header.roles and not self._of_rccl
+        self._differing = DifferingColumns(header, set() if reads_choice else _CHOSEN)
         self.places: dict[str, RawColumn] = {}
         for role in sorted(header.roles - {"time", "spread", OTHER_RUN}):
             self.places[role] = self._only(role)
@@ -227,6 +230,8 @@ class _Rows:
         if {"algorithm", "protocol"} & header.roles:
             needed |= {"algorithm", "protocol"}
         elif not heading and options.choice is None and "choice" not in self.places:
+            if header.unread_choice:
+                raise CellError(header.unread_choice, NAME_CHOICE)
             self.report.flag(FlagKind.CHOICE_ASSUMED, _ASSUMED, line)
         for role in ("collective", "size", "algorithm", "protocol"):
             if role in needed and role not in self.places:
@@ -353,9 +358,9 @@ class _Rows:
             if name:
                 raise CellError(
                     f"the column {name!r} differs from an earlier row of the same size and choice,"
-                    " and it is not known",
-                    "rename it if it is one of the columns (nodes, ranks, channels), or split the"
-                    " file by it",
+                    " and it is not read",
+                    "rename it if it is one of the columns (algorithm, protocol, channels, nodes,"
+                    " ranks), or split the file by it",
                 )
         return samples
 

@@ -32,7 +32,9 @@ from nccltune.formats.reading.quantities import (
     whole_of,
 )
 from nccltune.formats.reading.table_header import (
+    NAME_CHOICE,
     OTHER_RUN,
+    RAW,
     DifferingColumns,
     Header,
     single_values,
@@ -112,6 +114,8 @@ class CopiedTable:
         for role, places in self._left.items():
             if len(places) > 1:
                 raise BadRowError(f"two columns are the {role}: {self._named(places)}; keep one")
+        if header.unread_choice and not header.at(OTHER_RUN):
+            raise BadRowError(f"{header.unread_choice}: {NAME_CHOICE}")
         measured = next((role for role in ("time", *_RATES) if header.at(role)), None)
         if measured is None:
             raise BadRowError(_no_time(header))
@@ -133,7 +137,7 @@ class CopiedTable:
         self._thousands = self._ended = False
         self._open: list[tuple[list[str], str, int]] = []
         self._rows: list[_Row] = []
-        self._differing = DifferingColumns(header)
+        self._differing = DifferingColumns(header, RAW | {"channels"})
         self._mixed = ""
         self._scales: set[tuple[str, ...]] = set()
 

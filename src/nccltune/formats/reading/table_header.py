@@ -6,7 +6,7 @@ role, and its values are never used.
 """
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence, Set
 from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple
@@ -36,9 +36,9 @@ _NAMES = {
     "collective": "collective kind coll collectivetype colltype operation primitive collectivename"
     " ncclfunc func function",
     "op": "op",
-    "algorithm": "algorithm algo alg ncclalgo",
-    "protocol": "protocol proto ncclproto",
-    "choice": "choice algoproto algorithmprotocol",
+    "algorithm": "algorithm algo alg ncclalgo ncclalgorithm algoname algorithmname forcedalgo",
+    "protocol": "protocol proto ncclproto ncclprotocol protoname protocolname forcedproto",
+    "choice": "choice algoproto algorithmprotocol ncclalgoncclproto ncclalgoproto",
     "channels": "channels nchannels numchannels nch channelcount",
     "nodes": "nodes nnodes numnodes nodecount",
     "ranks": "ranks nranks numranks worldsize rankcount tp tpsize np nproc",
@@ -54,7 +54,9 @@ _SIZE_UNITS = frozenset({"kib", "mib", "gib", "kb", "mb", "gb"})
 _ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
 RAW = frozenset({"collective", "algorithm", "protocol", "choice"})
 """Roles that only a raw CSV has: rows of several collectives or choices."""
+CHOSEN = RAW - {"collective"}
 MEASURED = frozenset({"time", "algbw", "busbw", "bandwidth"})
+NAME_CHOICE = "name it algorithm, protocol or choice, or delete it if NCCL chose freely"
 OTHER_RUN = "other run"
 """The role of the columns of another run in the header of a run."""
 _PER_RUN = ("time", "algbw", "busbw")
@@ -62,7 +64,7 @@ _RATE_WORDS = re.compile(
     r"(?<![a-z])(?P<kind>alg|bus)[a-z]{0,6}[ _-]?(?:bw|bandwidth)(?![a-z])", re.IGNORECASE
 )
 MEASURED_NAME = re.compile(
-    r"(?<!mul)time|latency|(?:bus|alg)[ _-]?bw|bandwidth|(?<![a-z])[uµμ]s(?:ec)?\b|\bms(?:ec)?\b"
+    r"(?<!mul)time|latency|(?:bus|alg)[ _-]?bw|bandwidth|(?<![a-z])[uµμ]s(?:ecs?)?\b|\bms(?:ec)?\b"
     r"|_ms|GB/?s",
     re.IGNORECASE,
 )
@@ -79,7 +81,7 @@ _REPEAT = re.compile(
 )
 _SEPARATES = re.compile(
     r"(?<![a-z])np(?![a-z])|gpu|rank|node|world|proc|mode|config|variant|case|setting|version|nccl"
-    r"|transport|test|label|name|backend|impl|env|host|machine|cluster|channel|thread|nic|kernel",
+    r"|transport|test|label|name|backend|impl|env|host|machine|cluster|channel|thread|nic|kernel|algo|proto",
     re.IGNORECASE,
 )
 _VARIANT = re.compile(
@@ -88,6 +90,11 @@ _VARIANT = re.compile(
     re.IGNORECASE,
 )
 """Names of columns whose values name runs of other conditions or machines."""
+_FORCED = re.compile(
+    r"(?!.*(?:used|ran|select|chosen|actual|picked|observed|auto|net|transport|ib|rdma))"
+    r".*(?:algo(?:rithm)?|proto(?:col)?)s?(?![a-z])(?![ _-]?b)",
+    re.IGNORECASE,
+)
 _RANK = re.compile(r"(?:\w+[ _])?rank(?:[ _]id)?", re.IGNORECASE)
 _OF_ONE_RANK = {"recvbytes": Collective.REDUCESCATTER, "sendbytes": Collective.ALLGATHER}
 """Sizes of a call, but for the collective of which they are a rank's part of it."""
@@ -187,7 +194,10 @@ class Header(NamedTuple):
         """Return whether the rows name their collective or their choice, as in a raw CSV."""
         by_row = bool(self.roles & (RAW | {"nodes", "ranks"}))
         by_row = by_row or ("op" in self.roles and "type" not in self.roles)
-        return by_row and not {"count", "type"} <= self.roles
+        # rccl-tests adds what ran, with the channels, to the columns of nccl-tests.
+        ran = "channels" in self.roles or CHOSEN.isdisjoint(self.roles)
+        printed = ran and "collective" not in self.roles and {"count", "type"} <= self.roles
+        return by_row and not printed
 
     def at(self, role: str) -> list[int]:
         """Return the positions of the columns with a role."""
@@ -246,6 +256,13 @@ class Header(NamedTuple):
         return [name for name in names if not NO_RUN.search(name)]
 
     @property
+    def unread_choice(self) -> str:
+        """Return why rows may be of choices that no known column names; empty if none shows so."""
+        name = next(filter(_FORCED.match, self.unknown), "")
+        said = f"the column {visible(name, 24)!r} may name what was forced, and is not known"
+        return said if name and not CHOSEN & self.roles else ""
+
+    @property
     def unknown(self) -> list[str]:
         """Return the names of the columns without a role."""
         return [item.name for item in self.columns if item.name.strip("# ") and not item.role]
@@ -256,24 +273,25 @@ class DifferingColumns:
 
     Rows of one key (size and choice) are repeats of one test, unless such a column differs: one
     with the number of GPUs, a configuration or other words. Columns that number or date repeats do
-    not count, and numbers that were measured differ anyway.
+    not count, and numbers that were measured differ anyway. Columns of the roles `unread` count.
     """
 
-    def __init__(self, header: Header) -> None:
+    def __init__(self, header: Header, unread: Set[str]) -> None:
         self._columns = [
-            (at, column.name)
+            (at, column.name, bool(column.role or _SEPARATES.search(column.name)))
             for at, column in enumerate(header.columns)
-            if not column.role and column.name.strip("# ") and not _REPEAT.search(column.name)
+            if column.role in unread
+            or (not column.role and column.name.strip("# ") and not _REPEAT.search(column.name))
         ]
         self._seen: dict[Hashable, list[str]] = {}
 
     def add(self, key: Hashable, cells: list[str]) -> str:
         """Add a row; return the name of a column in which it differs from a row of its key."""
-        values = [cells[at] for at, _ in self._columns]
+        values = [cells[at] for at, _, _ in self._columns]
         before = self._seen.setdefault(key, values)
-        for (_, name), value, other in zip(self._columns, values, before, strict=True):
+        for (_, name, separates), value, other in zip(self._columns, values, before, strict=True):
             words = not any(char.isdigit() for char in value + other)
-            if value != other and (words or _SEPARATES.search(name)):
+            if value != other and (words or separates):
                 return name
         return ""
 
@@ -483,7 +501,7 @@ def column_of(cell: str) -> Column:
         unit = unit or match["unit"].strip().replace("_", "/")
         text = text[: match.start()] + " " + text[match.end() :]
     plain = _plain(text)
-    if not plain.removesuffix("s").strip("uµμmn") and not unit and time_unit(cell.strip()):
+    if re.fullmatch(r"|s|[umn]s(?:ecs?)?", plain) and not unit and time_unit(cell.strip()):
         plain, unit = "", cell.strip()
     if not plain and (time_unit(unit) or bandwidth_unit(unit)):
         # A column with no name but a unit.

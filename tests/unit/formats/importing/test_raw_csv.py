@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from nccltune.analyze import sort_samples
 from nccltune.formats.importing.raw_csv import REQUIRED
 from nccltune.formats.reading.file_report import FileKind
-from nccltune.model.choice import ALGORITHMS, DEFAULT, PROTOCOLS, Algorithm, Choice, Protocol
+from nccltune.model.choice import (
+    ALGORITHMS,
+    DEFAULT,
+    PROTOCOLS,
+    Algorithm,
+    Choice,
+    Protocol,
+    choice_label,
+)
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError
 from nccltune.model.sample import Sample, Source
@@ -49,6 +57,60 @@ def test_columns_in_any_order_and_unknown_ones() -> None:
 def test_only_the_needed_columns() -> None:
     read = csv_file(",".join(REQUIRED) + "\nallgather,1024,ring,simple,8,1,8,12.5\n")
     assert read.samples[0].choice == Choice(Algorithm.RING, Protocol.SIMPLE, 8)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        "algo,proto",
+        "ALGO,PROTO",
+        "NCCL_ALGO,NCCL_PROTO",
+        "nccl algorithm,nccl protocol",
+        "Algorithm/Protocol",
+    ],
+)
+def test_choices_beside_the_columns_of_nccl_tests(names: str, tmp_path: Path) -> None:
+    """Counts and types make no table of nccl-tests of it, whose rows would be of the default."""
+    cells = ("ring/ll", "ring/ll128", "tree/ll")
+    rows = [
+        f"allreduce,{cell.replace('/', '/' if '/' in names else ',')},65536,16384,float,sum,4,32"
+        f",{time}\n"
+        for time, cell in enumerate(cells, 20)
+    ]
+    head = f"operation,{names},bytes,elements,datatype,redop,nnodes,nranks,usecs\n"
+    read = one(tmp_path, head + "".join(rows))
+    assert [(choice_label(each.choice), each.time_us) for each in read.samples] == [
+        *zip(cells, (20.0, 21.0, 22.0), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("collective", ["operation,", ""])
+@pytest.mark.parametrize(
+    ("names", "read"),
+    [
+        ("which_algo", False),
+        ("force-proto", False),
+        ("algo,proto,nchannels", False),
+        ("nchannels", False),
+        ("selected_algo", True),
+        ("transport protocol", True),
+    ],
+)
+def test_choices_that_cannot_be_read_are_no_rounds_of_the_default(
+    names: str, read: bool, collective: str, tmp_path: Path
+) -> None:
+    cells = {
+        "transport protocol": ("RoCE", "RoCE"),
+        "algo,proto,nchannels": ("ring,LL,4", "ring,LL128,4"),
+    }
+    different = ("4", "8") if names == "nchannels" else ("LL", "LL" if read else "LL128")
+    head = f"{collective}{names},bytes,elements,datatype,redop,time (us)\n"
+    rows = [
+        f"{collective and 'allreduce,'}{cell},65536,16384,float,sum,{time}\n"
+        for time, cell in enumerate(cells.get(names, different), 20)
+    ]
+    found = one(tmp_path, head + "".join(rows), collective=Collective.ALLREDUCE)
+    assert len(found.samples) == 2 * read
 
 
 def test_the_default_registration_and_repeats() -> None:
