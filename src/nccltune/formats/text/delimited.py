@@ -41,7 +41,9 @@ def cells_of(line: str, separator: str) -> list[str]:
             # Bars may divide groups of aligned columns.
             cells = [each for cell in cells for each in _ALIGNED.split(cell.strip())]
     elif '"' in line:
-        cells = next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])
+        # csv takes a lone \r as the end of a line, and refuses what follows.
+        row = [line.replace("\r", " ")]
+        cells = next(csv.reader(row, delimiter=separator, skipinitialspace=True), [])
     else:
         cells = line.split(separator)
     return [_plain(cell) for cell in cells]

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nccltune.formats.importing.detect import HEAD_BYTES, kind_of
@@ -231,6 +231,7 @@ def test_a_damaged_table_gives_only_times_of_the_original(data: st.DataObject) -
 
 @settings(max_examples=100, deadline=None)
 @given(st.binary(min_size=1, max_size=200))
+@example(b'\x08\r";')
 def test_detection_raises_only_our_error(data: bytes) -> None:
     with contextlib.suppress(InputError):
         assert kind_of(data) in FileKind
