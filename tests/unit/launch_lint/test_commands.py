@@ -206,6 +206,8 @@ WRONG = [
     (f"mpirun -H a:8,b:8 {G1} -np 16", "option-behind-program"),
     (f"mpirun -np 16 -H a:8,b:8 {G1} -x NCCL_DEBUG=INFO", "option-behind-program"),
     (f"mpirun -np 16 {G1} --hostfile hosts", "option-behind-program"),
+    (f"{SRUN} {G1} --kill-on-bad-exit=1", "option-behind-program"),
+    (f"{SRUN} --container-image a.sqsh {G1}", "image-path"),
     (f"mpirun -np 16 -H a:8,b:8 {G1} --allow-run-as-root", "option-behind-program"),
     (f"mpirun -np 16 -H a:8,b:8 {G1} --mca pml ob1", "option-behind-program"),
     (f"mpiexec.hydra -hosts a,b {G1} -n 16 -ppn 8", "option-behind-program"),
