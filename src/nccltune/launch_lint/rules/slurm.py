@@ -77,7 +77,7 @@ def image_path(view: View) -> Iterator[LaunchFinding]:
             right = f"--container-image=./{option.value}"
             yield warning(
                 "image-path",
-                f"pyxis takes {option.value} for an image of a registry: a path begins with / or ./",
+                f"pyxis takes {option.value} for an image of a registry: a path has / or ./ first",
                 f"for a file of the working directory write {right}",
                 (Replace(option, (right,)),) if option in view.command.options else (),
             )
