@@ -136,6 +136,9 @@ _COMMAND = re.compile(r"^[ \t]*[^#\s]", re.M)
 _DIRECTIVE = re.compile(r"^#(SBATCH|PBS)[ \t]+(-[^\s#][^#\n]*)", re.M)
 _COMMENTED = re.compile(r"^#[ \t]+(SBATCH|PBS)[ \t]+(-[^\s#][^#\n]*)", re.M)
 
+_CUT = re.compile(r"^#SBATCH[ \t]+((?:[^#\"'\\\n]*[ \t])?(-[^\s#\"'\\]*)#\S+)", re.M)
+"""A word with # in it, behind words without quotes."""
+
 
 def _shown(options: str) -> str:
     options = " ".join(options.split())
@@ -152,6 +155,13 @@ def unread_directives(text: str) -> Iterator[LaunchFinding]:
             f"#{late[1]} {_shown(late[2])} stands behind the first command: {who} reads no"
             " directive there",
             "write it above the first command",
+        )
+    if (cut := _CUT.search(text[:end])) is not None:
+        yield warning(
+            "directive-cut",
+            f"#SBATCH {_shown(cut[1])}: for Slurm a comment begins at #, and it reads"
+            f" {cut[2]} alone",
+            "write \\#",
         )
     bare = _COMMENTED.search(text)
     if bare is not None and re.search(rf"^#{bare[1]}\b", text, re.M) is None:

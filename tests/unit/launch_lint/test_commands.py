@@ -206,6 +206,7 @@ WRONG = [
     (f"mpirun -H a:8,b:8 {G1} -np 16", "option-behind-program"),
     (f"mpirun -np 16 -H a:8,b:8 {G1} -x NCCL_DEBUG=INFO", "option-behind-program"),
     (f"mpirun -np 16 {G1} --hostfile hosts", "option-behind-program"),
+    (f"{SRUN} --container-image a.sqsh {G1}", "image-path"),
     (f"mpirun -np 16 -H a:8,b:8 {G1} --allow-run-as-root", "option-behind-program"),
     (f"mpirun -np 16 -H a:8,b:8 {G1} --mca pml ob1", "option-behind-program"),
     (f"mpiexec.hydra -hosts a,b {G1} -n 16 -ppn 8", "option-behind-program"),
@@ -337,6 +338,11 @@ def test_every_fix_is_a_right_command(text: str) -> None:
     for name in re.findall(r"\b(?:NCCL|CUDA|UCX|FI|OMPI)_\w+", text):
         assert name in judged.fixed or name in said
     assert bad(only(judged.fixed)) == set()
+
+
+@pytest.mark.parametrize("option", ["--kill-on-bad-exit=1", "--propagate=ALL", "--exclusive"])
+def test_an_optional_value_stays_in_its_word(option: str) -> None:
+    assert only(f"{SRUN} {G1} {option}").fixed == f"{SRUN} {option} {G1}"
 
 
 DIGITS = "9" * 5000

@@ -278,6 +278,9 @@ def test_the_gpus_that_a_text_gives_each_node() -> None:
     [
         ("#!/bin/sh\n#SBATCH -N 2\nset -e\n#SBATCH -n 4\nsrun a\n", ["directive-late"]),
         ("#!/bin/sh\n\n# x\n#PBS -l select=2\n #PBS -q a\ncd\n#PBS -q a # b\n", ["directive-late"]),
+        ("#!/bin/sh\n#SBATCH -N 2 --container-image=r.io:5#a/b\nsrun a\n", ["directive-cut"]),
+        ("#!/bin/sh\n#SBATCH --container-image=r.io\\#a/b -N 2 #x\nsrun a\n", []),
+        ("#!/bin/sh\n#SBATCH --container-image='r.io#a/b'\nsrun a#b\n", []),
         ("#!/bin/sh\n# SBATCH --ntasks-per-node=1\nsrun a\n", ["directive-comment"]),
         ("#!/bin/sh\n#SBATCH -N 2\n# SBATCH -n 1\nsrun a\n", []),
         # The text of another script, and a page with several.

@@ -76,6 +76,8 @@ def _before(one: Misplaced, view: View) -> Edit | None:
     known = one.name in TABLES[view.flavor]
     written = view.command.program[one.at].text.partition("=")[0]
     words = (written, *one.values)
+    if known and TABLES[view.flavor][one.name].is_optional:
+        words = ("=".join(words),)  # srun takes such a value only in the same word
     if not known:
         words = translated(one.name, one.values, view.flavor)
         if not words:

@@ -69,6 +69,20 @@ def batch_in_container(view: View) -> Iterator[LaunchFinding]:
         )
 
 
+def image_path(view: View) -> Iterator[LaunchFinding]:
+    """Find `--container-image=a.sqsh`: pyxis reads a path only behind a leading `.` or `/`."""
+    for option in (*view.site.inherited, *view.command.options):
+        file = re.fullmatch(r"\w[\w./+-]*\.(?:sqsh|sqfs|squashfs)", option.value)
+        if option.name == "container-image" and file is not None:
+            right = f"--container-image=./{option.value}"
+            yield warning(
+                "image-path",
+                f"pyxis takes {option.value} for an image of a registry: a path has / or ./ first",
+                f"for a file of the working directory write {right}",
+                (Replace(option, (right,)),) if option in view.command.options else (),
+            )
+
+
 def export(view: View) -> Iterator[LaunchFinding]:
     """Find `--export=NCCL_DEBUG=INFO` without ALL: no other variable is exported."""
     option, names = _option(view, "export"), {variable.name for variable in view.variables}
