@@ -166,7 +166,11 @@ def _left_out(ports: list[RdmaPortState], taken: list[str]) -> list[str]:
     return [
         one.name or ""
         for one in ports
-        if one.name not in taken and (one.link_layer, one.rate_gbit_per_s) in kinds
+        if one.state == "ACTIVE"
+        and one.link_layer
+        and one.rate_gbit_per_s
+        and one.name not in taken
+        and (one.link_layer, one.rate_gbit_per_s) in kinds
     ]
 
 
