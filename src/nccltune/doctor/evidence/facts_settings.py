@@ -176,7 +176,8 @@ def _left_out(ports: list[RdmaPortState], taken: list[str]) -> list[str]:
 
 @lru_cache(maxsize=1024)
 def _meant(name: str) -> str | None:
-    return nearest_variable(name) if name.startswith("NCCL_") and not is_foreign(name) else None
+    is_read = name.startswith(("NCCL_", "GLOO_")) and not is_foreign(name)
+    return nearest_variable(name) if is_read else None
 
 
 def _environment(evidence: NodeEvidence) -> Iterator[SettingRecord]:
