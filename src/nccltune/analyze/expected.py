@@ -121,11 +121,11 @@ def _against_links(
             f"{verdict}",
             evidence,
         )
-    elif flat and (known or most < FAR * ceiling):
+    elif flat and (expected.sure or most < FAR * ceiling):
         other = f", with the best choice {rate(most)}" if most > 1.02 * peak else ""
         several = len(analysis.curves) > 1
         verdict = "not a tuning problem" if several else "no other choice was measured"
-        if not known:
+        if not expected.sure:
             verdict = "far below, unless the assumed part is far too high"
         yield _finding(
             analysis,

@@ -38,6 +38,16 @@ TESTS_PATH HOSTFILE ARGS OPTS ENV FLAGS SETTINGS EXTRA PARAMS VARS TEST_BINARY B
 """)
 )
 """Names (after `NCCL_`) of variables that older PyTorch, build systems or scripts read."""
+OFI_PREFIX = "OFI_NCCL_"
+OFI_PARAMETERS = listed("""
+USE_IPV6_TCP EXCLUDE_TCP_IF GDR_FLUSH_DISABLE NIC_DUP_CONNS CUDA_FLUSH_ENABLE MR_KEY_SIZE
+MR_CACHE_DISABLE CQ_READ_COUNT CQ_SIZE PROTOCOL DISABLE_NATIVE_RDMA_CHECK DISABLE_DMABUF
+DISABLE_GDR_REQUIRED_CHECK MIN_STRIPE_SIZE SCHED_MAX_SMALL_RR_SIZE EAGER_MAX_SIZE NET_LATENCY
+RDMA_MIN_POSTED_EAGER_BUFFERS RDMA_MAX_POSTED_EAGER_BUFFERS RDMA_MIN_POSTED_CONTROL_BUFFERS
+RDMA_MAX_POSTED_CONTROL_BUFFERS ABORT_ON_ERROR TUNER_TYPE TUNER_NUM_CHANNELS TUNER_NET_LATENCY
+USE_LOW_LATENCY_TC FORCE_NUM_RAILS EARLY_COMPLETION PROGRESS_MODEL PLATFORM
+""")
+"""Names (after `OFI_NCCL_`) of the variables that aws-ofi-nccl 1.19 reads."""
 _CLOSE, _CLOSE_STEM = 0.86, 0.75
 _TURNED = {"ENABLE": "DISABLE", "DISABLE": "ENABLE"}
 _NUMBER = re.compile(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|\d+)")
@@ -174,6 +184,8 @@ def nearest_variable(name: str) -> str | None:
     kept, times = re.subn("_(?:EXCLUDED?|EXCL|IGNORED?)(?=_|$)", "", name)
     if times and (last := kept.rpartition("_")[2].rstrip("S")) in _LISTS:
         return _LISTS[last]
+    if rest.removeprefix("OFI_") in OFI_PARAMETERS and rest.startswith("OFI_"):
+        return OFI_PREFIX + rest.removeprefix("OFI_")
     if rest == "TIMEOUT":
         return None  # Who sets it means PyTorch's limit of a collective, not NCCL_IB_TIMEOUT.
     known = {variable.removeprefix(PREFIX): variable for variable in _current()}
@@ -209,7 +221,7 @@ def nearest_variable(name: str) -> str | None:
 _OTHERS_KNOWN = listed("""
 CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER CUDA_LAUNCH_BLOCKING CUDA_DEVICE_MAX_CONNECTIONS
 LD_LIBRARY_PATH DYLD_LIBRARY_PATH LD_PRELOAD UCX_NET_DEVICES FI_PROVIDER FI_EFA_USE_DEVICE_RDMA
-OMP_NUM_THREADS
+OMP_NUM_THREADS GLOO_SOCKET_IFNAME
 NCCLTUNE_CONFIG NCCLTUNE_CONFIG_HASH NCCLTUNE_NATIVE_DIR NCCLTUNE_STALE NCCLTUNE_STRICT
 NCCLTUNE_TOKEN NCCLTUNE_RECORD NCCLTUNE_RECORD_EVERY NCCLTUNE_RECORD_NEXT NCCLTUNE_RECORD_TIMES
 NCCLTUNE_NET_DEVICES NCCLTUNE_NET_DOWN_TIMEOUT NCCLTUNE_NET_EAGER NCCLTUNE_NET_FLOWS
@@ -230,6 +242,9 @@ Misspelt ones are reported, too.
 def _nearest_other(name: str) -> str | None:
     if name in _OTHERS_KNOWN:
         return None
+    squeezed = {one.replace("_", ""): one for one in _OTHERS_KNOWN}
+    if (same := squeezed.get(name.replace("_", ""))) is not None:
+        return same
     # Other names: another first letter (OLD_LIBRARY_PATH), and one word more
     # (CUDA_DEVICE_MAX_COPY_CONNECTIONS).
     words = name.count("_")

@@ -112,11 +112,14 @@ def test_less_than_an_estimate_is_no_verdict() -> None:
     ) in finding.sentence
 
 
-def test_a_guess_that_can_only_lower_the_ceiling_leaves_a_verdict() -> None:
+def test_a_guess_that_can_only_lower_the_ceiling_is_a_bound() -> None:
     bound = expected_of(48.0, sure=False, at_most=True)
-    (finding,) = found({"default": 22.0}, bound)
+    assert found({"default": 22.0}, bound) == []
+    (finding,) = found({"default": 5.0}, bound)
     assert finding.kind is FindingKind.BELOW_EXPECTED
-    assert "the links allow at most 48 GB/s, got 22 GB/s (45.8 %)" in finding.sentence
+    assert (
+        "the links allow at most 48 GB/s, got 5 GB/s (10.4 %): far below, unless the assumed"
+    ) in finding.sentence
     (finding,) = found({"default": 60.0}, bound)
     assert "not of this machine, or a link in it is misread" in finding.sentence
 

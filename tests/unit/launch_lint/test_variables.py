@@ -436,6 +436,10 @@ def test_notes_on_what_a_test_measures(command: str, expected: list[str]) -> Non
         ("NCCL_ENABLE_P2P", "NCCL_P2P_DISABLE=0"),
         ("NCCL_RAZ_DISABLE", None),  # Nothing but its last word is that of NCCL_RMA_DISABLE.
         ("NCCL_COLNET_ENABLE", "NCCL_COLLNET_ENABLE"),
+        ("NCCL_OFI_PROTOCOL", "OFI_NCCL_PROTOCOL"),
+        ("GLOO_SOCKET_IF_NAME", "GLOO_SOCKET_IFNAME"),
+        *((name, None) for name in ("OFI_NCCL_PROTOCOL", "NCCL_OFI_VERSION", "NCCL_OFI_HOME")),
+        *((name, None) for name in ("GLOO_SOCKET_IFNAME", "GLOO_DEVICE_TRANSPORT", "GLOO_HOME")),
     ],
 )
 def test_names_that_are_misspelt_or_cut(name: str, right: str | None) -> None:

@@ -166,13 +166,18 @@ def _left_out(ports: list[RdmaPortState], taken: list[str]) -> list[str]:
     return [
         one.name or ""
         for one in ports
-        if one.name not in taken and (one.link_layer, one.rate_gbit_per_s) in kinds
+        if one.state == "ACTIVE"
+        and one.link_layer
+        and one.rate_gbit_per_s
+        and one.name not in taken
+        and (one.link_layer, one.rate_gbit_per_s) in kinds
     ]
 
 
 @lru_cache(maxsize=1024)
 def _meant(name: str) -> str | None:
-    return nearest_variable(name) if name.startswith("NCCL_") and not is_foreign(name) else None
+    is_read = name.startswith(("NCCL_", "GLOO_")) and not is_foreign(name)
+    return nearest_variable(name) if is_read else None
 
 
 def _environment(evidence: NodeEvidence) -> Iterator[SettingRecord]:

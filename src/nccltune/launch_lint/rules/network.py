@@ -11,17 +11,8 @@ from nccltune.launch_lint.command import View
 from nccltune.launch_lint.finding import LaunchFinding, error, note, warning
 from nccltune.launch_lint.rules.variables import edits_of
 from nccltune.launch_lint.words import is_open, nearest
-from nccltune.model.names import listed
+from nccltune.model.nccl_variables import OFI_PARAMETERS, OFI_PREFIX
 
-_PREFIX = "OFI_NCCL_"
-_PARAMETERS = listed("""
-USE_IPV6_TCP EXCLUDE_TCP_IF GDR_FLUSH_DISABLE NIC_DUP_CONNS CUDA_FLUSH_ENABLE MR_KEY_SIZE
-MR_CACHE_DISABLE CQ_READ_COUNT CQ_SIZE PROTOCOL DISABLE_NATIVE_RDMA_CHECK DISABLE_DMABUF
-DISABLE_GDR_REQUIRED_CHECK MIN_STRIPE_SIZE SCHED_MAX_SMALL_RR_SIZE EAGER_MAX_SIZE NET_LATENCY
-RDMA_MIN_POSTED_EAGER_BUFFERS RDMA_MAX_POSTED_EAGER_BUFFERS RDMA_MIN_POSTED_CONTROL_BUFFERS
-RDMA_MAX_POSTED_CONTROL_BUFFERS ABORT_ON_ERROR TUNER_TYPE TUNER_NUM_CHANNELS TUNER_NET_LATENCY
-USE_LOW_LATENCY_TC FORCE_NUM_RAILS EARLY_COMPLETION PROGRESS_MODEL PLATFORM
-""")
 _VALUES = {
     "OFI_NCCL_PROTOCOL": ("SENDRECV", "RDMA"),
     "OFI_NCCL_TUNER_TYPE": ("INTERNAL", "REGION", "MODEL"),
@@ -102,16 +93,16 @@ def plugin(view: View) -> Iterator[LaunchFinding]:
     """Find misspelt names and values of aws-ofi-nccl's variables."""
     for variable in view.variables:
         name, value = variable.name, variable.value or ""
-        if not name.startswith(_PREFIX):
+        if not name.startswith(OFI_PREFIX):
             continue
-        rest, known = name.removeprefix(_PREFIX), _VALUES.get(name, ())
-        near = nearest(rest, _PARAMETERS, 0.9)
+        rest, known = name.removeprefix(OFI_PREFIX), _VALUES.get(name, ())
+        near = nearest(rest, OFI_PARAMETERS, 0.9)
         if near is not None and near != rest:
             yield error(
                 "variable-unknown",
                 f"aws-ofi-nccl has no variable {name}: it has no effect",
-                f"write {_PREFIX}{near}",
-                edits_of(variable, f"{_PREFIX}{near}"),
+                f"write {OFI_PREFIX}{near}",
+                edits_of(variable, f"{OFI_PREFIX}{near}"),
             )
         elif known and value and not is_open(value) and value.upper() not in known:
             yield error("variable-value", f"{name}={value}: aws-ofi-nccl takes {', '.join(known)}")

@@ -23,6 +23,8 @@ _WIDTH_DEFAULT = 16
 _MOST_LINKS_OF_AMPERE = 12
 _AMD = 900
 """RCCL writes AMD's architecture as compute capability: 908, 942, 950."""
+NO_SPEED = 10000
+"""What NCCL writes for a port whose speed the kernel does not know, in Mbit/s."""
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)
 """The lane counts of PCIe. Files write other values, such as 0, 255 or -1, for an unknown width."""
 

@@ -169,7 +169,7 @@ class _Host:
             for device in cpu.devices:
                 self._pci(device, name, name, node)
             if cpu.nets:
-                self._ports(cpu.nets, self._outside_pci(name, node), node)
+                self._ports(cpu.nets, self._outside_pci(name, node), node, has_speed=False)
         for name, gpu, cpu_name in self.gpus.values():
             self._nvlinks(name, gpu, cpu_name)
             self._c2c(name, gpu, cpu_name)
@@ -222,7 +222,8 @@ class _Host:
             if self.build.version is not None and self.build.version < _OWN_NICS:
                 self._nics[node, device.bus_id[:-1]] = name
             if device.nets:
-                self._ports(device.nets, name, node)
+                wireless = (device.class_code or "").startswith("0x0280")
+                self._ports(device.nets, name, node, has_speed=not wireless)
             else:
                 port = self.build.vertex(
                     f"NET {device.bus_id}", NodeKind.NET, node, bus_id=device.bus_id
@@ -260,7 +261,7 @@ class _Host:
             else:
                 self._pci(child, name, cpu, node)
 
-    def _ports(self, nets: Sequence[Net], nic: str, node: int) -> None:
+    def _ports(self, nets: Sequence[Net], nic: str, node: int, *, has_speed: bool) -> None:
         for net in nets:
             if net.index is None and self.only_numbered:
                 continue
@@ -268,7 +269,9 @@ class _Host:
             name = self.build.vertex(
                 f"NET {label}", NodeKind.NET, node, index=net.index, gdr=net.gdr
             )
-            found = bandwidth.net(net.mbit_per_s, assumed=net.assumed)
+            is_default = net.mbit_per_s == bandwidth.NO_SPEED and not has_speed
+            words = "as NCCL assumes without a speed" if is_default else net.assumed
+            found = bandwidth.net(net.mbit_per_s, assumed=words)
             self.build.both(nic, name, LinkKind.NET, found)
 
     def _nvlinks(self, name: str, gpu: Gpu, cpu: str) -> None:

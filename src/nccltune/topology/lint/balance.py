@@ -125,8 +125,9 @@ def _is_lower_level(one: PlacedDevice) -> bool:
 def _slots(topology: Topology, nics: list[PlacedDevice]) -> Iterator[Issue]:
     for one in nics:
         link = bandwidth.pci(one.device)
-        speeds = [net.mbit_per_s for net in one.device.nets if (net.mbit_per_s or 0) > 0]
-        ports = [speed / 8000.0 for speed in speeds if speed is not None]
+        # 10 Gbit/s is also what NCCL writes for a port whose speed the kernel does not know.
+        speeds = [net.mbit_per_s or 0 for net in one.device.nets]
+        ports = [speed / 8000.0 for speed in speeds if speed > 0 and speed != bandwidth.NO_SPEED]
         wire = link.gb_per_s / _WIRE * _HEADROOM
         if not link.sure or sum(ports) <= wire:
             continue

@@ -115,12 +115,14 @@ def _widths(topology: Topology, every: list[PlacedDevice]) -> Iterator[Issue]:
 def _idle(topology: Topology, every: list[PlacedDevice]) -> Iterator[Issue]:
     """Report GPUs at PCIe generation 1 or 2.
 
-    NVML reports the current one, lower while idle, and NCCL since 2.30.7 computes with it.
+    NVML reports the current one, lower while idle, and NCCL since 2.30.7 computes with it. With
+    C2C it reaches its CPU over that.
     """
     found = []
     for one in every:
         generation = bandwidth.pci_generation(one.device.speed)
-        if one.device.gpu is not None and generation is not None and generation < 3:
+        gpu = one.device.gpu
+        if gpu is not None and not gpu.c2c and generation is not None and generation < 3:
             found.append(one.device)
     speeds = {device.speed for device in found if device.speed}
     yield from issue_about(

@@ -116,7 +116,7 @@ def _doubles(topology: Topology) -> Iterator[Issue]:
 def _flat(topology: Topology) -> Iterator[Issue]:
     """Report GPUs directly below a CPU, where NCCL uses neither P2P nor GPUDirect RDMA.
 
-    Not so if the file has a switch, for a single GPU without a NIC, nor with NVLink or C2C.
+    Not so if the file has a switch, for GPUs with C2C, nor, without a NIC, for one or with NVLink.
     """
     every = list(placed(topology))
     if topology.dialect is Dialect.SYSFS or any(one.device.children for one in every):
@@ -125,13 +125,8 @@ def _flat(topology: Topology) -> Iterator[Issue]:
     has_nic = any(one.device.nets for one in every)
     if len(held) < 2 and not has_nic:
         return
-    linked = any(
-        gpu.c2c or any(link.target != one.device.bus_id for link in gpu.nvlinks)
-        for one, gpu in held
-    )
-    if linked and not has_nic:
-        return
-    if not held:
+    linked = any(link.target != one.device.bus_id for one, gpu in held for link in gpu.nvlinks)
+    if (linked and not has_nic) or not held or any(gpu.c2c for _, gpu in held):
         return
     yield from issue_about(
         topology, Severity.WARNING, "flat", (one.device for one, _ in held),

@@ -133,3 +133,16 @@ def test_nics_left_out_are_of_the_kind_that_is_taken(tmp_path: Path) -> None:
     (facts,) = folder_facts(tmp_path)
     (found,) = facts.value(DEVICE_LISTS) or []
     assert found.leaves_out == ["mlx5_1"]
+
+
+@pytest.mark.parametrize("state", ["Up", "Down"])
+@pytest.mark.parametrize("netdev", ["ibp1s0", "ens1"])
+def test_nics_of_unknown_state_or_kind_are_not_left_out(
+    tmp_path: Path, netdev: str, state: str
+) -> None:
+    ports = f"mlx5_0 port 1 ==> ibp0s0 (Up)\nmlx5_1 port 1 ==> {netdev} ({state})\n"
+    put(tmp_path, "n1/environment.txt", "NCCL_IB_HCA=mlx5_0\nPATH=/usr/bin\n")
+    put(tmp_path, "n1/ibdev2netdev.txt", ports)
+    (facts,) = folder_facts(tmp_path)
+    (found,) = facts.value(DEVICE_LISTS) or []
+    assert (found.takes, found.leaves_out) == (["mlx5_0"], [])

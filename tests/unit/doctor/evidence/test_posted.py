@@ -411,6 +411,9 @@ GLIBC = "NCCL INFO NET/Plugin: Plugin load returned 2 : libc.so.6: version `GLIB
 SHM = "misc/shmutils.cc:{} NCCL WARN {}"
 MADE = SHM.format(9, "Error while creating shared memory segment /dev/shm/nccl-a (size 9)")
 OFF = "NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'"
+OFI_FILE = "NCCL INFO NET/OFI Running on p5, Setting NCCL_TOPO_FILE environment variable to {}"
+OFI_IS = "NCCL INFO NET/OFI Initializing aws-ofi-nccl {}"
+NO_ARCH = "x:9 NCCL WARN Attribute arch of node cpu not found"
 HANG = "Our job hangs after the start, without an error."
 START = "NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1000 commId 0x5 - Init START"
 
@@ -437,6 +440,11 @@ START = "NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1000 commId 0x5 - In
         ((RAILS,), "ofi-operation", "FORCE_NUM_RAILS", "security group"),
         ((RAILS, OFI), "ofi-operation", "security group", "Endpoints"),
         ((OFI,), "ofi-operation", "security group", "RAILS"),
+        *(((OFI_IS.format(version), OFI_FILE.format(file), NO_ARCH), "topology-file-unread", *words)
+          for version, file, *words in (
+              ("1.14.1", "/a/p5.xml", "have arch and vendor", "update the plugin"),
+              ("1.9.2", "/a/p5.xml", "update the plugin", "have arch and vendor"),
+              ("1.14.1", "/proc/self/fd/31", "Correct the path", "plugin"))),
         ((FASTRAK.format("valid fd set."),), "tcpx-daemon", "no other rank", "GID"),
         ((FASTRAK.format("RxDM is not up"),), "tcpx-daemon", "sidecar", "no other rank"),
         *((("init.cc:9 NCCL WARN " + line,), "rocm-host-settings", said, unsaid)

@@ -3,6 +3,9 @@
 
 import pytest
 
+from nccltune.formats.topology.nccl_xml import read_topology
+from nccltune.topology.hardware.build import link_graph
+from nccltune.topology.hardware.links import LinkKind
 from nccltune.topology.lint.check import LintResult, lint_files
 from tests.unit.topology.samples import L40S, NDV2, NDV4, NDV5, P4D, skeleton_xml
 
@@ -153,3 +156,43 @@ def test_a_real_device_without_a_width_is_asked_for():
     link = 'class="0x030200" vendor="0x10de" device="0x26b9" link_speed="16.0 GT/s PCIe"'
     checked = lint((f'{link} link_width="16"', link), **L40S)
     assert severities(checked)["link-width-asked"] == "note"
+
+
+SPARK = """<system version="1"><cpu numaid="0" arch="arm64">
+<pci busid="0009:01:00.0" class="0x028000" link_speed="5.0 GT/s PCIe" link_width="1">
+<nic><net name="wifi" dev="0" speed="10000"/></nic></pci>
+<pci busid="000f:01:00.0" class="0x030000" vendor="0x10de" link_speed="2.5 GT/s PCIe"
+ link_width="16"><gpu dev="0" sm="121" rank="0"><c2c bw="43125" count="8"/></gpu></pci>
+<nic><net name="wg0" dev="1" speed="10000"/></nic></cpu></system>"""
+C2C = '<c2c bw="43125" count="8"/>'
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("", "", set()),
+        (C2C, "", {"idle-gpu", "flat"}),
+        ('"wifi" dev="0" speed="10000"', '"eth0" dev="0" speed="25000"', {"nic-slot"}),
+    ],
+)
+def test_c2c_and_a_default_speed_are_no_faults(before, after, expected):
+    checked = lint_files([("x.xml", SPARK.replace(before, after).encode())])
+    assert severities(checked).keys() & {"idle-gpu", "flat", "nic-slot"} == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sure"),
+    [
+        ("", "", {"NET wg0 -> NIC at CPU0": False, "NET wifi -> NIC 0009:01:00.0": False}),
+        ("10000", "25000", {"NET wg0 -> NIC at CPU0": True, "NET wifi -> NIC 0009:01:00.0": True}),
+        (
+            "0x0280",
+            "0x0200",
+            {"NET wg0 -> NIC at CPU0": False, "NET wifi -> NIC 0009:01:00.0": True},
+        ),
+    ],
+)
+def test_a_default_speed_is_assumed_where_the_kernel_knows_none(before, after, sure):
+    found = link_graph([read_topology(SPARK.replace(before, after).encode(), "x.xml")])
+    nets = {one.name: one.sure for one in found.links if one.kind is LinkKind.NET}
+    assert {name: one for name, one in nets.items() if name.startswith("NET")} == sure
