@@ -10,6 +10,7 @@ from nccltune.doctor.evidence import elsewhere
 from nccltune.doctor.evidence.elsewhere import read_elsewhere
 from nccltune.doctor.examine import examine
 from nccltune.doctor.facts import Facts
+from nccltune.doctor.facts.log import LOG_NODES
 from nccltune.doctor.facts.network import HCAS
 from nccltune.doctor.facts.node import KERNEL_NUMA_BALANCING
 from nccltune.doctor.facts.results import FAILURES
@@ -19,7 +20,7 @@ from nccltune.doctor.rulebase import rule_base
 from nccltune.model.errors import InputError
 from nccltune.topology.files.load import load_topology
 from tests.unit.doctor.evidence import texts
-from tests.unit.doctor.evidence.node import folder_facts, put
+from tests.unit.doctor.evidence.node import folder_facts, pasted_facts, put
 
 HERE = os.uname().nodename.partition(".")[0]
 LOG = (
@@ -244,3 +245,12 @@ def test_topologies_of_two_nodes_in_a_post(tmp_path: Path) -> None:
     # A dump of which the end is missing, and one that two ranks wrote.
     post.write_text(f"Cut:\n{DUMP[:200]}\nWhole:\n{other}Again:\n{other}")
     assert load_topology(post).cpus[0].devices[0].bus_id == "0000:0a:00.0"
+
+
+def test_hosts_of_a_communicator_are_its_nodes(tmp_path: Path) -> None:
+    text = "".join(
+        f"h{rank}:{rank}:9 [0] NCCL INFO ncclCommInitRank comm 0xa rank {rank} nranks 2 cudaDev 0 "
+        "nvmlDev 0 busId 1000 commId 0xb - Init COMPLETE\n"
+        for rank in range(2)
+    )
+    assert pasted_facts(tmp_path, "run.log", text).value(LOG_NODES) == 2

@@ -7,7 +7,6 @@ import pytest
 
 from nccltune.doctor.evidence.parsers.rdma_counters import parse_rdma_counters
 from nccltune.doctor.examine import examine
-from nccltune.doctor.facts.log import LOG_NODES
 from nccltune.doctor.facts.network import HCA_COUNTERS, HCA_ERRORS
 from nccltune.doctor.result import RuleVerdict
 from nccltune.doctor.rulebase import rule_base
@@ -595,12 +594,3 @@ def test_findings_that_name_no_cause_come_after_one_that_does(tmp_path: Path) ->
     facts = pasted_facts(tmp_path / "b", "run.log", text)
     found = examine({"n1": facts}, rule_base(), "x").of(RuleVerdict.FINDING)
     assert [one.rule for one in found][:2] == ["device-list-takes-more", "relaxed-ordering"]
-
-
-def test_hosts_of_a_communicator_are_its_nodes(tmp_path: Path) -> None:
-    text = "".join(
-        f"h{rank}:{rank}:9 [0] NCCL INFO ncclCommInitRank comm 0xa rank {rank} nranks 2 cudaDev 0 "
-        "nvmlDev 0 busId 1000 commId 0xb - Init COMPLETE\n"
-        for rank in range(2)
-    )
-    assert pasted_facts(tmp_path, "run.log", text).value(LOG_NODES) == 2
