@@ -349,11 +349,13 @@ def _shared_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
 
 def _mounts(document: dict[str, Any], pod: PodSpec) -> Iterator[LaunchFinding]:
     """Find a mount of a volume that the pod does not have, of a kind to which no operator adds."""
-    known = str([pod.spec.get("volumes"), at(document, "spec", "volumeClaimTemplates")])
-    kinds = () if is_volcano(document) or is_open(known) else ("Pod", *_OF_ONE_ROLE)
+    stated = pod.spec.get("volumes"), at(document, "spec", "volumeClaimTemplates")
+    volumes = [volume for part in stated for volume in items(part)]
+    known = {str(at(volume, "name") or at(volume, "metadata", "name")) for volume in volumes}
+    kinds = () if is_volcano(document) or is_open(str(stated)) else ("Pod", *_OF_ONE_ROLE)
     for container in pod.containers:
         names = [str(at(mount, "name")) for mount in items(container.get("volumeMounts"))]
-        lost = [n for n in names if not is_open(n) and f"'name': '{n}'" not in known]
+        lost = [name for name in names if not is_open(name) and name not in known]
         if lost and "image" in container and document.get("kind") in kinds:
             said = f"{pod.role}: volumeMounts names {lost[0]}, which volumes does not"
             why = "the API server refuses the pod, unless something adds it"
