@@ -73,7 +73,8 @@ from nccltune.model.finding import Severity
 from nccltune.model.sizes import parse_bytes
 from nccltune.study import names
 from nccltune.topology.files.load import read_file
-from nccltune.topology.lint.check import LintResult, lint_files
+from nccltune.topology.lint.check import LintResult as TopologyLintResult
+from nccltune.topology.lint.check import lint_files
 from nccltune.tune.lint import LintIssue, NumberedRule, file_issue, foreign_separator, lint_rules
 
 _ROW = re.compile(r"\s*\"?[\w-]+\"?\s*,\s*\"?\d[^,]*(?:,[^,]*){3,}")
@@ -151,11 +152,11 @@ class LintedLaunch(NamedTuple):
         return findings or any(command.is_wrong for command in self.commands)
 
 
-class Linted(NamedTuple):
+class LintResult(NamedTuple):
     """The results of all checks. Topologies have one result, because nodes are compared."""
 
     configurations: list[LintedConfiguration]
-    topologies: LintResult | None
+    topologies: TopologyLintResult | None
     launches: list[LintedLaunch]
 
     @property
@@ -168,9 +169,9 @@ class Linted(NamedTuple):
         )
 
 
-def lint(request: LintRequest) -> Linted:
+def lint(request: LintRequest) -> LintResult:
     """Check every input according to its kind. Raises InputError for one of no or two kinds."""
-    linted = Linted([], None, [])
+    linted = LintResult([], None, [])
     site, flavors = _site(request), _flavors(request.launcher)
     topologies: list[Path] = []
     refused: list[InputError] = []

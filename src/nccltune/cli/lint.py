@@ -16,11 +16,11 @@ from nccltune.model.scale import count
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nccltune.app.lint import Linted, LintedConfiguration, LintedLaunch, LintRequest
+    from nccltune.app.lint import LintedConfiguration, LintedLaunch, LintRequest, LintResult
     from nccltune.launch_lint.check import LaunchCheck
     from nccltune.launch_lint.command import Prediction
     from nccltune.launch_lint.finding import LaunchFinding
-    from nccltune.topology.lint.check import LintResult
+    from nccltune.topology.lint.check import LintResult as TopologyLintResult
     from nccltune.topology.lint.issue import Issue
     from nccltune.tune.lint import LintIssue
 
@@ -85,7 +85,7 @@ _STYLES = {"error": "red", "warning": "yellow", "note": "dim"}
 _INDENT = 9
 
 
-def show(out: Console, linted: Linted) -> None:
+def show(out: Console, linted: LintResult) -> None:
     """Print the results for each file and command."""
     for configuration in linted.configurations:
         _show_configuration(out, configuration)
@@ -100,7 +100,7 @@ def show(out: Console, linted: Linted) -> None:
         next_step("nccltune explain", linted.configurations[0].source)
 
 
-def as_data(linted: Linted) -> dict[str, Any]:
+def as_data(linted: LintResult) -> dict[str, Any]:
     """Return all results in the form that `--json` prints."""
     checked = linted.topologies
     topologies = None
@@ -133,7 +133,7 @@ def _show_configuration(out: Console, item: LintedConfiguration) -> None:
     out.print(", ".join([count(item.rules, "rule"), *counts[:2]]))
 
 
-def _show_topologies(out: Console, checked: LintResult) -> None:
+def _show_topologies(out: Console, checked: TopologyLintResult) -> None:
     for issue in checked.issues:
         where = f"{issue.source}:{issue.line}" if issue.line else issue.source
         _show_issue(out, where, issue)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.app.lint import Linted, LintRequest, lint
+from nccltune.app.lint import LintRequest, LintResult, lint
 from nccltune.cli import run
 from nccltune.launch_lint.peers import judge_copies, judge_ray
 from nccltune.launch_lint.starts import starts
@@ -14,13 +14,13 @@ from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
 
 
-def checked(text: str, tmp_path: Path, name: str = "job.txt", **asked: int) -> Linted:
+def checked(text: str, tmp_path: Path, name: str = "job.txt", **asked: int) -> LintResult:
     path = tmp_path / name
     path.write_text(textwrap.dedent(text))
     return lint(LintRequest([str(path)], **asked))
 
 
-def started(linted: Linted) -> list[str]:
+def started(linted: LintResult) -> list[str]:
     return [
         starts(one.predictions[0][0], one.gpus)
         for launch in linted.launches
@@ -28,7 +28,7 @@ def started(linted: Linted) -> list[str]:
     ]
 
 
-def found(linted: Linted, *, notes: bool = False) -> list[str]:
+def found(linted: LintResult, *, notes: bool = False) -> list[str]:
     launches = linted.launches
     findings = [held.finding for x in launches for one in x.commands for held in one.findings]
     findings += [finding for launch in launches for finding in launch.findings]
