@@ -289,28 +289,29 @@ def libraries(monkeypatch: pytest.MonkeyPatch) -> Callable[[Mapping[str, object]
 Install = Callable[[Mapping[str, object]], None]
 
 
-def test_nvml_counts_whole_gpus(libraries: Install) -> None:
-    libraries({NVML: nvml(4), LIBRARY: cuda(9)})
-    assert visible_gpus("hint") == 4
-
-
-@pytest.mark.parametrize("broken", [{}, {NVML: nvml(0)}, {NVML: nvml(4, status=9)}])
-def test_cuda_counts_where_nvml_cannot(libraries: Install, broken: dict[str, object]) -> None:
-    libraries({**broken, LIBRARY: cuda(3)})
-    assert visible_gpus("hint") == 3
-
-
-def test_cuda_counts_instances(libraries: Install) -> None:
-    libraries({NVML: nvml(4, mig=1), LIBRARY: cuda(1)})
-    assert visible_gpus("hint") == 1
-
-
-def test_cuda_counts_what_is_left_visible(
-    libraries: Install, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("found", "visible", "count"),
+    [
+        ({NVML: nvml(4), LIBRARY: cuda(9)}, None, 4),
+        ({LIBRARY: cuda(3)}, None, 3),
+        ({NVML: nvml(0), LIBRARY: cuda(3)}, None, 3),
+        ({NVML: nvml(4, status=9), LIBRARY: cuda(3)}, None, 3),
+        ({NVML: nvml(4, mig=1), LIBRARY: cuda(1)}, None, 1),
+        ({NVML: nvml(4), LIBRARY: cuda(2)}, "0,1", 2),
+    ],
+    ids=["whole GPUs", "no NVML", "NVML sees none", "NVML fails", "instances", "left visible"],
+)
+def test_nvml_counts_whole_gpus_and_cuda_what_nvml_cannot(
+    libraries: Install,
+    monkeypatch: pytest.MonkeyPatch,
+    found: dict[str, object],
+    visible: str | None,
+    count: int,
 ) -> None:
-    libraries({NVML: nvml(4), LIBRARY: cuda(2)})
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    assert visible_gpus("hint") == 2
+    libraries(found)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert visible_gpus("hint") == count
 
 
 @pytest.mark.parametrize(
