@@ -362,7 +362,7 @@ def test_a_line_above_a_table_names_that_table(tmp_path: Path, title: str) -> No
     first, second = (nccl_tests_log(["a", "b"], times(rate)) for rate in (9.0, 5.0))
     path = put(tmp_path / "two.md", f"### Before\n{first}\n{title}\n{second}")
     lines = path.read_text(encoding="utf-8").split("\n")
-    end = 1 + max(i for i, x in enumerate(lines[: len(lines) // 2]) if x.startswith("#"))
+    end = 1 + max(i for i, x in enumerate(lines[: len(lines) // 2]) if "concluded" in x)
     heads = [i for i, x in enumerate(lines, 1) if x.startswith("#       size")]
     for number in range(end + 1, len(lines), 4):
         found = sides(Path(f"{path}:1"), Path(f"{path}:{number}"))

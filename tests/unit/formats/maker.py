@@ -106,6 +106,7 @@ class Made:
     aggregated: int = 1
     threads: int = 1
     gpu: str = "NVIDIA H200"
+    buses: tuple[str, ...] = ()
     type_width: int = 8
     footer: bool = True
     average: float | None = None
@@ -147,13 +148,14 @@ class Made:
             pid = self.pid if self.one_process else self.pid + rank
             local = rank % -(-self.ranks // len(self.hosts))
             place = f"on {host:>10} device {local:2d}"
+            bus = self.buses[local % len(self.buses)] if self.buses else f"{rank + 1:02x}"
             if self.era == "old":
                 yield f"#   Rank {rank:2d} Pid {pid:6d} {place} [0x{rank + 1:02x}] {self.gpu}"
             else:
                 group = self.groups[rank] if self.groups else 0
                 yield (
                     f"#  Rank {rank:2d} Group {group:2d} Pid {pid:6d} {place}"
-                    f" [0000:{rank + 1:02x}:00] {self.gpu}"
+                    f" [0000:{bus}:00] {self.gpu}"
                 )
 
     @property
