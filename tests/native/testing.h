@@ -7,6 +7,11 @@
 #include "standard.h"
 
 namespace nccltune {
+
+inline bool Has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
 // Returns the descriptors of this process's memfds of that name, found as another program finds
 // them.
 inline std::vector<int> OpenMemory(const std::string& name) {

@@ -40,7 +40,7 @@ TEST(Point, OfLoadsTheOneThatIsSlowedDownMostCounts) {
   EXPECT_EQ(point.load_alone_us, 10.0);
   EXPECT_EQ(point.load_us, 20.0);
   const std::string answer = json::Write(PointAnswer(json::Value(), point, "nccl"));
-  EXPECT_NE(answer.find(R"("load_alone_us":10.0,"load_us":20.0)"), std::string::npos) << answer;
+  EXPECT_TRUE(Has(answer, R"("load_alone_us":10.0,"load_us":20.0)")) << answer;
 }
 
 TEST(Point, AValueThatOneRankLacksIsAbsent) {
@@ -315,7 +315,7 @@ TEST(BenchRequest, InvalidInputIsReported) {
   };
   for (const auto& [line, part] : cases) {
     const std::string error = ErrorOf(line);
-    EXPECT_NE(error.find(part), std::string::npos) << line << "\n" << error;
+    EXPECT_TRUE(Has(error, part)) << line << "\n" << error;
   }
 }
 

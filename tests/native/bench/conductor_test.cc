@@ -188,7 +188,7 @@ TEST(Conductor, UnsupportedStepsAreNotSentToTheBackend) {
   EXPECT_EQ(ErrorKindOf(run.Receive()), "");
   run.Receive();
   run.Send(R"({"op":"table","collective":"reduce","bytes":[8]})");
-  EXPECT_NE(run.ReceiveText().find("reduce is not supported here"), std::string::npos);
+  EXPECT_TRUE(Has(run.ReceiveText(), "reduce is not supported here"));
   EXPECT_EQ(run.Finish(), 0);
   EXPECT_EQ(asked, 1);
 }
@@ -452,7 +452,7 @@ TEST(Player, EndsWhenItsConductorTalksNonsense) {
     conductor.Send(type, "nonsense");
     std::string why;
     EXPECT_EQ(player.Run(&why), kFailed);
-    EXPECT_NE(why.find("could not be read"), std::string::npos) << why;
+    EXPECT_TRUE(Has(why, "could not be read")) << why;
     EXPECT_TRUE(player.lost_conductor());
   }
 }

@@ -63,7 +63,7 @@ TEST(BenchOptions, InvalidInputIsReported) {
   };
   for (const auto& [arguments, part] : cases) {
     const std::string error = ErrorOf(arguments);
-    EXPECT_NE(error.find(part), std::string::npos) << error;
+    EXPECT_TRUE(Has(error, part)) << error;
   }
 }
 
@@ -87,7 +87,7 @@ TEST(BenchOptions, AreInTheReference) {
   for (std::string word; help >> word;) {
     if (!word.starts_with("--")) continue;
     word = word.substr(0, word.find_first_not_of("-abcdefghijklmnopqrstuvwxyz"));
-    EXPECT_NE(text.str().find("`" + word), std::string::npos) << word;
+    EXPECT_TRUE(Has(text.str(), "`" + word)) << word;
     ++found;
   }
   EXPECT_GT(found, 10);
@@ -117,7 +117,7 @@ class LauncherTest : public ::testing::Test {
 
   void ExpectError(const Variables& variables, const std::string& part) {
     EXPECT_FALSE(Find(variables));
-    EXPECT_NE(error_.find(part), std::string::npos) << error_;
+    EXPECT_TRUE(Has(error_, part)) << error_;
     EXPECT_FALSE(hint_.empty());
   }
 
@@ -279,7 +279,7 @@ TEST(Master, IsAtMasterAddrAndPort) {
   EXPECT_EQ(endpoint->port, 65534);
   variables["MASTER_PORT"] = "none";
   EXPECT_FALSE(FindMaster(With(variables), &endpoint, &error));
-  EXPECT_NE(error.find("MASTER_PORT='none'"), std::string::npos);
+  EXPECT_TRUE(Has(error, "MASTER_PORT='none'"));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ TEST(Settings, EachStandsInTheReferenceWithTypeAndDefault) {
         setting.default_value.empty() ? "not set" : "`" + std::string(setting.default_value) + "`";
     const std::string row =
         "| `" + std::string(setting.name) + "` | " + type + " | " + value + " | ";
-    EXPECT_NE(PageOf(setting).find(row), std::string::npos) << "no table row begins with: " << row;
+    EXPECT_TRUE(Has(PageOf(setting), row)) << "no table row begins with: " << row;
   }
 }
 

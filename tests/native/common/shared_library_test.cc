@@ -17,14 +17,14 @@ TEST(SharedLibrary, OpensByNameAndFindsFunctions) {
   EXPECT_DOUBLE_EQ(cube_root(27), 3);
   EXPECT_EQ(library.Find<double(double)>("no_such_function"), nullptr);
   EXPECT_EQ(library.Path().front(), '/');
-  EXPECT_NE(library.Path().find("libm"), std::string::npos);
+  EXPECT_TRUE(Has(library.Path(), "libm"));
 }
 
 TEST(SharedLibrary, ReportsTheLoadersReasonForAFailure) {
   std::string error;
   const SharedLibrary library = SharedLibrary::Open("/nowhere/libno.so", &error);
   EXPECT_FALSE(library);
-  EXPECT_NE(error.find("/nowhere/libno.so"), std::string::npos) << error;
+  EXPECT_TRUE(Has(error, "/nowhere/libno.so")) << error;
   EXPECT_EQ(library.FindAddress("anything"), nullptr);
   EXPECT_EQ(library.Path(), "");
 }

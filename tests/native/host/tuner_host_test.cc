@@ -80,7 +80,7 @@ TEST_F(TunerHostTest, RejectsLibrariesThatAreNoTuners) {
   EXPECT_TRUE(report_.exported.empty());
   EXPECT_FALSE(Start(28, "", "/nowhere/libnccl-tuner.so"));
   EXPECT_EQ(failure_.kind, "load");
-  EXPECT_NE(failure_.text.find("/nowhere/libnccl-tuner.so"), std::string::npos) << failure_.text;
+  EXPECT_TRUE(Has(failure_.text, "/nowhere/libnccl-tuner.so")) << failure_.text;
   EXPECT_FALSE(Start(28, "", "/dev/null"));
   EXPECT_EQ(failure_.kind, "load");
   EXPECT_FALSE(Start(28, "", ODD_PLUGIN));
@@ -173,7 +173,7 @@ TEST_F(TunerHostTest, ReportsAnErrorOfInit) {
     EXPECT_EQ(failure_.kind, "init");
     EXPECT_EQ(failure_.text,
               "init returned 3 (ncclInternalError): NCCL fails to create the communicator");
-    EXPECT_NE(Lines(report_.log).find("ranks=32"), std::string::npos);
+    EXPECT_TRUE(Has(Lines(report_.log), "ranks=32"));
   }
 }
 
@@ -232,9 +232,8 @@ TEST_F(TunerHostTest, AsksForAChunkSizeFrom230) {
   EXPECT_TRUE(report_.has_chunk_size);
   Decision decision = Ask();
   EXPECT_EQ(decision.choice.chunk_bytes, 4608u);  // nine grains of 512
-  EXPECT_NE(
-      Lines(decision.log).find("chunk func=4 bytes=16384 choice=1,2 channels=1 chunk=2097152"),
-      std::string::npos)
+  EXPECT_TRUE(
+      Has(Lines(decision.log), "chunk func=4 bytes=16384 choice=1,2 channels=1 chunk=2097152"))
       << Lines(decision.log);
   ASSERT_TRUE(Start(30, "set=2:0 chunk=99999999"));
   decision = Ask();
@@ -253,14 +252,13 @@ TEST_F(TunerHostTest, AsksForAChunkSizeFrom230) {
 TEST_F(TunerHostTest, AsksForTheChunkOfTheWholeMessageWithCollNet) {
   ASSERT_TRUE(Start(30, "set=8:0 channels=4"));
   EXPECT_EQ(Codes(Ask().warnings), "not_usable_written not_usable_selected");
-  EXPECT_NE(Lines(Ask().log).find("chunk func=4 bytes=65536 choice=2,2 channels=4 chunk=524288"),
-            std::string::npos);
+  EXPECT_TRUE(Has(Lines(Ask().log), "chunk func=4 bytes=65536 choice=2,2 channels=4 chunk=524288"));
 }
 
 TEST_F(TunerHostTest, StandsInForNcclsVersion) {
   for (const char* code : {"version 22209\n", "version 22809\n", "version 23209\n"}) {
     ASSERT_TRUE(Start((std::atoi(code + 8) - 20000) / 100, "version"));
-    EXPECT_NE(Lines(report_.log).find(code), std::string::npos) << Lines(report_.log);
+    EXPECT_TRUE(Has(Lines(report_.log), code)) << Lines(report_.log);
   }
 }
 

@@ -72,7 +72,7 @@ TEST_P(FaultsTest, IsDetectedAndReported) {
                  (hangs ? "3" : "100") + " --plugin " SPOILING_PLUGIN +
                  (fault == "writes_after_close" ? " --close-in-flight" : ""));
   EXPECT_EQ(outcome.status, 1);
-  EXPECT_NE(outcome.output.find(GetParam().second), std::string::npos) << outcome.output;
+  EXPECT_TRUE(Has(outcome.output, GetParam().second)) << outcome.output;
   EXPECT_EQ(outcome.output.rfind("error: rank ", 0), 0U) << outcome.output;
   EXPECT_EQ(std::count(outcome.output.begin(), outcome.output.end(), '\n'), 1) << outcome.output;
 }

@@ -142,7 +142,7 @@ class ForeignFile : public testing::Test {
   void ExpectRefused(const std::string& reason) const {
     std::string why;
     EXPECT_EQ(Segment::Open(key_, &why), nullptr);
-    EXPECT_NE(why.find(reason), std::string::npos) << why;
+    EXPECT_TRUE(Has(why, reason)) << why;
   }
 
   const std::string key_ = Key("foreign");

@@ -76,7 +76,7 @@ TEST(LoaderCache, IsReadNoFartherThanItGoes) {
 TEST(LoaderCache, ThisMachinesOwn) {
   const std::vector<std::string> found = FindInLoaderCache("/etc/ld.so.cache", "libc.so.6");
   if (found.empty()) GTEST_SKIP() << "no libc.so.6 in /etc/ld.so.cache";
-  EXPECT_NE(found.front().find("/libc.so.6"), std::string::npos);
+  EXPECT_TRUE(Has(found.front(), "/libc.so.6"));
 }
 
 TEST(InlineMutex, IsRefusedWhileItIsHeld) {

@@ -42,10 +42,6 @@ inline std::string Programs(const std::string& arguments, const Environment& env
   return OutputOf(std::string(PROGRAMS) + " " + arguments, environment);
 }
 
-inline bool Has(const std::string& text, const std::string& part) {
-  return CountIn(text, part) > 0;
-}
-
 inline constexpr const char* kWarning = "nccltune sendrecv WARN ";
 // The path of messages that copy engines have pushed or pulled.
 inline constexpr const char* kDirect = "copy engine, pu";
