@@ -17,7 +17,7 @@ pidns          ranks in PID namespaces of their own with one /dev/shm
 communicators  splits, aborts, and 200 communicators in one process: no descriptor, thread, mapping
                or memory more after 200 than after 20
 random         random programs (sendrecv_on_gpus.py)
-million        a million operations, checked byte by byte
+million        the same until a million operations are done
 kills          kill -9 of a rank: the other gets an error within 30 s, nothing is left in /dev/shm
 four           random programs of four ranks, NCCL_MAX_CTAS=2; not run unless named
 
@@ -181,22 +181,6 @@ class OneGpu:
         if left:
             self.results.add(Step("files left in /dev/shm", "failed", why=" ".join(left)))
 
-    def million(self) -> None:
-        """Natively only as many as show that the program itself is right."""
-        operations = self.args.operations
-        words = ["million", "large=32M"]
-        seconds = int(min(self.args.million_seconds, max(self.results.left() - 30, 20)))
-        few = Scenario("million", [*words, f"operations={operations // 50}", "seconds=30"])
-        native = self.run(few, None)
-        for mode in self.args.modes:
-            scenario = Scenario("million", [*words, f"operations={operations}"], seconds + 60)
-            if mode == "verify":  # sums each large message on the host
-                scenario.words[-1] = f"operations={operations // 20}"
-            scenario.words.append(f"seconds={seconds}")
-            name = f"{operations} operations, {mode}"
-            step = runs.compared(name, native, self.run(scenario, mode), must_carry=True)
-            self.results.add(step)
-
     def programs(self, name: str, options: list[str], seconds: float, env: dict[str, str]) -> bool:
         """Run sendrecv_on_gpus.py with a deadline of its own, on the same NCCL and GPU."""
         if self.results.left() < 0:
@@ -237,7 +221,11 @@ class OneGpu:
             case "communicators":
                 self.compare_all(COMMUNICATORS)
             case "million":
-                self.million()
+                words = [*two, "--rounds", "1000", *no_kills]
+                words += ["--operations", str(self.args.operations)]
+                seconds = min(self.args.million_seconds, max(self.results.left() - 30, 20))
+                title = f"{self.args.operations} operations"
+                self.programs(title, words, seconds, self.mps.environment)
             case "random":
                 for title, options in {
                     "random programs": [],

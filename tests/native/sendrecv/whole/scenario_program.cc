@@ -15,7 +15,6 @@
 //   split       communicators that are split, used together and destroyed in any order
 //   abort       communicators that are aborted with messages pending
 //   churn       `count` communicators made, split, used, destroyed or aborted; prints resources
-//   million     `operations` sends and receives, most of them small, in groups and single
 #include "sendrecv/whole/scenario_rank.h"
 #include "standard.h"
 
@@ -250,9 +249,8 @@ struct Scenario {
 };
 
 constexpr Scenario kScenarios[] = {
-    {"exchange", RunExchange}, {"simulate", RunSimulate}, {"order", RunOrder},
-    {"crowd", RunCrowd},       {"split", RunSplit},       {"abort", RunAbort},
-    {"churn", RunChurn},       {"million", RunMillion},
+    {"exchange", RunExchange}, {"simulate", RunSimulate}, {"order", RunOrder}, {"crowd", RunCrowd},
+    {"split", RunSplit},       {"abort", RunAbort},       {"churn", RunChurn},
 };
 
 int RunRank(const Scenario& scenario, const Settings& settings, int number,

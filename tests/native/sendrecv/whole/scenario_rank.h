@@ -26,8 +26,8 @@ inline constexpr int kExitHang = 4;
 
 inline constexpr int kExitSkipped = 5;
 
-inline const char* const kKnown[] = {"folder", "rank",  "large", "count", "patience", "seconds",
-                                     "seed",   "fsize", "bytes", "late",  "as-more",  "operations"};
+inline const char* const kKnown[] = {"folder", "rank",  "large", "count", "patience",
+                                     "seed",   "fsize", "bytes", "late",  "as-more"};
 
 // The NAME=VALUE arguments of the command line.
 class Settings {
@@ -385,7 +385,5 @@ void RunSplit(ScenarioRank& rank);
 void RunAbort(ScenarioRank& rank);
 
 void RunChurn(ScenarioRank& rank);
-
-void RunMillion(ScenarioRank& rank);
 
 }  // namespace nccltune::sendrecv

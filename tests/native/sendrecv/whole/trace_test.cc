@@ -30,7 +30,7 @@ Traces TracesOf(const std::string& name, Environment environment) {
                       {"LD_PRELOAD", LIBRARY}});
   const std::string command = std::string(CASES) + " --gtest_brief=1 --gtest_filter=" + name;
   const std::string output = AllOutputOf(InEnvironment(environment, command));
-  EXPECT_NE(output.find("PASSED  ] 1 test"), std::string::npos) << output;
+  EXPECT_TRUE(Has(output, "PASSED  ] 1 test")) << output;
   Traces traces;
   for (size_t rank = 0; rank < traces.size(); ++rank) {
     const std::string file = path + std::to_string(rank);
@@ -266,12 +266,12 @@ TEST_P(Scenario, GivesTheSameResultsWithTheLibrary) {
   if (native.find(" skip ") != std::string::npos) GTEST_SKIP() << native;
   const std::vector<std::string> expected = ResultsOf(native);
   ASSERT_FALSE(expected.empty()) << native;
-  EXPECT_EQ(native.find("WRONG"), std::string::npos) << native;
-  EXPECT_EQ(native.find("status "), std::string::npos) << native;
+  EXPECT_FALSE(Has(native, "WRONG")) << native;
+  EXPECT_FALSE(Has(native, "status ")) << native;
   for (const char* const mode : {"1", "verify"}) {
     const std::string output = ScenarioOutput(arguments, WithLibrary(mode));
     EXPECT_EQ(ResultsOf(output), expected) << mode << "\n" << output;
-    EXPECT_EQ(output.find("status "), std::string::npos) << mode << "\n" << output;
+    EXPECT_FALSE(Has(output, "status ")) << mode << "\n" << output;
     EXPECT_TRUE(Carried(output)) << mode << "\n" << output;
   }
 }
@@ -281,8 +281,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values("exchange large=1M", "exchange large=1048577 count=3", "simulate large=1M",
                     "order large=1M count=20", "crowd large=2M bytes=300K count=40 late=0",
                     "crowd large=2M bytes=300K count=40 late=1", "split large=1M",
-                    "abort large=1M count=9", "churn large=1M count=24",
-                    "million large=4M operations=3000"),
+                    "abort large=1M count=9", "churn large=1M count=24"),
     [](const auto& each) {
       std::string name = each.param;
       std::erase_if(name, [](char letter) { return std::isalnum(letter) == 0; });
@@ -290,10 +289,8 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 TEST(ScenarioProgram, RejectsWhatItDoesNotKnow) {
-  EXPECT_NE(ScenarioOutput("exchange largest=1M", {}).find("unknown setting largest=1M"),
-            std::string::npos);
-  EXPECT_NE(ScenarioOutput("exchanges", {}).find("usage: sendrecv_scenarios NAME"),
-            std::string::npos);
+  EXPECT_TRUE(Has(ScenarioOutput("exchange largest=1M", {}), "unknown setting largest=1M"));
+  EXPECT_TRUE(Has(ScenarioOutput("exchanges", {}), "usage: sendrecv_scenarios NAME"));
 }
 
 }  // namespace
