@@ -89,18 +89,13 @@ TEST(Group, ARing) {
 
 // VCCL hangs in these programs. Two communicators are used in opposite orders, in one stream or
 // two, and the sends rely on NCCL's buffers.
-TEST(Group, TwoCommunicatorsInOppositeOrderOnOneStream) {
+TEST(Group, TwoCommunicatorsInOppositeOrder) {
   RunOften(Of(2, {{0, 0, 1, kSmall}, {1, 0, 1, kSmall}},
               {{One(kSend, 0), One(kSend, 1)}, {One(kReceive, 1), One(kReceive, 0)}}));
-}
-
-TEST(Group, TwoCommunicatorsInOppositeOrderOnTwoStreams) {
   RunOften(Of(2, {{0, 0, 1, kLarge}, {1, 0, 1, kLarge}},
               {{One(kSend, 0, 0), One(kSend, 1, 1)}, {One(kReceive, 1, 1), One(kReceive, 0, 0)}},
               2));
-}
-
-TEST(Group, BothSendBeforeTheyReceive) {
+  // Both send before they receive.
   RunOften(Of(2, {{0, 0, 1, kSmall}, {0, 1, 0, kSmall}},
               {{One(kSend, 0), One(kReceive, 1)}, {One(kSend, 1), One(kReceive, 0)}}));
 }
@@ -204,30 +199,35 @@ TEST(Group, RandomProgramsWithFewSlotsEndWell) {
   EXPECT_GT(full, 500U / kFewer);
 }
 
-TEST(Group, RandomProgramsEndWell) {
+// Runs random programs, with a policy for each.
+Paths RunRandomPrograms(uint64_t count, const std::function<Policy(Random&)>& policy_of) {
   Paths paths;
-  for (uint64_t seed = 0; seed < 600 / kFewer; ++seed) {
+  for (uint64_t seed = 0; seed < count / kFewer && !testing::Test::HasFatalFailure(); ++seed) {
     Random random(seed);
-    const Program program = RandomProgram(random, 4 + random() % 25, false, kKind);
-    const Ran ran = RunProgram(program, random, 0.8);
-    ASSERT_NO_FATAL_FAILURE(ExpectWell(ran, program, seed, &paths));
+    const Policy policy = policy_of(random);
+    Program program = RandomProgram(random, 4 + random() % 25, false, kKind);
+    for (Sent& each : program.messages) each.captured = policy.graphs && random() % 4 == 0;
+    const Ran ran = RunProgram(program, random, 0.8, policy);
+    ExpectWell(ran, program, seed, &paths);
   }
+  return paths;
+}
+
+TEST(Group, RandomProgramsEndWell) {
+  Paths paths = RunRandomPrograms(600, [](Random&) { return kCopies; });
   for (const Path path : {Path::kNative, Path::kPushed, Path::kStaged, Path::kPulled}) {
     EXPECT_GT(paths[path], 100U / kFewer) << static_cast<int>(path);
   }
-}
-
-TEST(Group, RandomProgramsThroughBuffersEndWell) {
-  Paths paths;
-  for (uint64_t seed = 0; seed < 400 / kFewer; ++seed) {
-    Random random(seed);
-    const Program program = RandomProgram(random, 4 + random() % 25, false, kKind);
-    const Ran ran = RunProgram(program, random, 0.8, kThroughBuffers);
-    ASSERT_NO_FATAL_FAILURE(ExpectWell(ran, program, seed, &paths));
-  }
+  paths = RunRandomPrograms(400, [](Random&) { return kThroughBuffers; });
   EXPECT_GT(paths[Path::kNative], 100U / kFewer);
   EXPECT_GT(paths[Path::kBuffered], 1000U / kFewer);
   EXPECT_EQ(paths[Path::kPushed] + paths[Path::kPulled] + paths[Path::kStaged], 0U);
+  // In pieces.
+  RunRandomPrograms(200, [](Random& random) {
+    Policy policy = random() % 2 == 0 ? kCopies : kWithGraphs;
+    policy.piece = 100 + random() % 1000;
+    return policy;
+  });
 }
 
 // Captured messages are copied if both sides capture them in time. Other messages continue at the
@@ -248,18 +248,6 @@ TEST(Group, RandomProgramsWithGraphsEndWell) {
     }
   }
   EXPECT_LT(native, without * 24 / 25);
-}
-
-TEST(Group, RandomProgramsInPiecesEndWell) {
-  for (uint64_t seed = 0; seed < 200 / kFewer; ++seed) {
-    Random random(seed);
-    Policy policy = seed % 2 == 0 ? kCopies : kWithGraphs;
-    policy.piece = 100 + random() % 1000;
-    Program program = RandomProgram(random, 4 + random() % 25, false, kKind);
-    for (Sent& each : program.messages) each.captured = policy.graphs && random() % 4 == 0;
-    const Ran ran = RunProgram(program, random, 0.8, policy);
-    ASSERT_NO_FATAL_FAILURE(ExpectWell(ran, program, seed));
-  }
 }
 
 // Programs that complete under NCCL only because of its buffers. They must complete here as well,

@@ -6,6 +6,8 @@
 namespace nccltune::sendrecv {
 namespace {
 
+using Kind = MessageTransfer::Kind;
+
 struct Flags {
   Flag ready = 0;
   Flag done = 0;
@@ -13,7 +15,8 @@ struct Flags {
 
 class PlanTest : public testing::Test {
  protected:
-  MessageTransfer Of(MessageTransfer::Kind kind, size_t lane, size_t message) {
+  MessageTransfer Of(Kind kind, size_t lane, size_t message, uint64_t bytes = 1,
+                     uint64_t piece = 0) {
     return {.kind = kind,
             .lane = lane,
             .ready = &flags_[message].ready,
@@ -23,7 +26,8 @@ class PlanTest : public testing::Test {
             .from = 2000 + message,
             .staging = 3000 + message,
             .wait_for = {},
-            .bytes = 1,
+            .bytes = bytes,
+            .piece = piece,
             .channels = {}};
   }
 
@@ -65,7 +69,7 @@ class PlanTest : public testing::Test {
   }
 
   // Two of the three channels have operations.
-  MessageTransfer Buffered(MessageTransfer::Kind kind) {
+  MessageTransfer Buffered(Kind kind) {
     MessageTransfer transfer = Of(kind, 0, 1);
     const auto copy = [](DeviceAddress from, DeviceAddress to) {
       return Operation{.kind = Operation::Kind::kCopy, .to = to, .from = from};
@@ -74,185 +78,141 @@ class PlanTest : public testing::Test {
     return transfer;
   }
 
-  std::string Before(const std::vector<MessageTransfer>& transfers, bool native = false) {
-    return Words(MakePlan(transfers, native).before_native, *this);
-  }
-  std::string After(const std::vector<MessageTransfer>& transfers, bool native = false) {
-    return Words(MakePlan(transfers, native).after_native, *this);
+  // Expects the operations before NCCL's and after them, beside messages of NCCL or without.
+  void Expect(const std::vector<MessageTransfer>& transfers, const std::string& before,
+              const std::string& after, bool native = false) const {
+    const Plan plan = MakePlan(transfers, native);
+    EXPECT_EQ(Words(plan.before_native, *this), before);
+    EXPECT_EQ(Words(plan.after_native, *this), after);
   }
 
   std::array<Flags, 6> flags_;
 };
 
-TEST_F(PlanTest, OneReceive) {
-  const std::vector<MessageTransfer> transfers = {Of(MessageTransfer::Kind::kPeerCopies, 0, 1)};
-  EXPECT_EQ(Before(transfers), "0:=ready1");
-  EXPECT_EQ(After(transfers), "0:?done1");
-}
+TEST_F(PlanTest, OneReceive) { Expect({Of(Kind::kPeerCopies, 0, 1)}, "0:=ready1", "0:?done1"); }
 
 TEST_F(PlanTest, ARingNeedsNoOtherStream) {
-  const std::vector<MessageTransfer> transfers = {Of(MessageTransfer::Kind::kCopy, 0, 1),
-                                                  Of(MessageTransfer::Kind::kPeerCopies, 1, 2)};
-  EXPECT_EQ(Before(transfers), "0:=ready2 0:?ready1 0:copy2001>1001 0:=done1");
-  EXPECT_EQ(After(transfers), "0:?done2");
+  const std::vector<MessageTransfer> transfers = {Of(Kind::kCopy, 0, 1),
+                                                  Of(Kind::kPeerCopies, 1, 2)};
+  Expect(transfers, "0:=ready2 0:?ready1 0:copy2001>1001 0:=done1", "0:?done2");
   EXPECT_EQ(MakePlan(transfers, false).streams.size(), 1U);
 }
 
 TEST_F(PlanTest, WhoIsReadyIsNotWaitedFor) {
-  MessageTransfer transfer = Of(MessageTransfer::Kind::kCopy, 0, 1);
+  MessageTransfer transfer = Of(Kind::kCopy, 0, 1);
   transfer.peer_is_ready = true;
-  EXPECT_EQ(Before({transfer}), "0:copy2001>1001 0:=done1");
+  Expect({transfer}, "0:copy2001>1001 0:=done1", "");
 }
 
 TEST_F(PlanTest, OfAGraphWhoWaitsForAFlagResetsIt) {
-  std::vector<MessageTransfer> transfers = {Of(MessageTransfer::Kind::kCopy, 0, 1),
-                                            Of(MessageTransfer::Kind::kPeerCopies, 1, 2)};
+  std::vector<MessageTransfer> transfers = {Of(Kind::kCopy, 0, 1), Of(Kind::kPeerCopies, 1, 2)};
   for (MessageTransfer& transfer : transfers) transfer.in_graph = true;
-  EXPECT_EQ(Before(transfers), "0:=ready2 0:?ready1 0:=ready1 0:copy2001>1001 0:=done1");
-  EXPECT_EQ(After(transfers), "0:?done2 0:=done2");
+  Expect(transfers, "0:=ready2 0:?ready1 0:=ready1 0:copy2001>1001 0:=done1", "0:?done2 0:=done2");
   EXPECT_EQ(MakePlan(transfers, false).before_native[2].value, 0U);
   EXPECT_TRUE(MakePlan(transfers, true).streams.back() ==
               (PlanStream{.lane = 0, .kind = PlanStream::kOfGraph}));
 }
 
 TEST_F(PlanTest, EachLaneThatCopiesHasItsStream) {
-  const std::vector<MessageTransfer> transfers = {
-      Of(MessageTransfer::Kind::kCopy, 4, 1), Of(MessageTransfer::Kind::kCopy, 2, 2),
-      Of(MessageTransfer::Kind::kCopy, 4, 3), Of(MessageTransfer::Kind::kPeerCopies, 1, 4)};
-  EXPECT_EQ(Before(transfers),
-            "0:=ready4 1:after0 1:?ready1 1:copy2001>1001 1:=done1 1:mark "
-            "2:after0 2:?ready2 2:copy2002>1002 2:=done2 2:mark "
-            "1:?ready3 1:copy2003>1003 1:=done3 1:mark");
-  EXPECT_EQ(After(transfers), "1:join 2:join 0:?done4");
+  const std::vector<MessageTransfer> transfers = {Of(Kind::kCopy, 4, 1), Of(Kind::kCopy, 2, 2),
+                                                  Of(Kind::kCopy, 4, 3),
+                                                  Of(Kind::kPeerCopies, 1, 4)};
+  Expect(transfers,
+         "0:=ready4 1:after0 1:?ready1 1:copy2001>1001 1:=done1 1:mark "
+         "2:after0 2:?ready2 2:copy2002>1002 2:=done2 2:mark "
+         "1:?ready3 1:copy2003>1003 1:=done3 1:mark",
+         "1:join 2:join 0:?done4");
   const std::vector<PlanStream> streams = {
       {}, {.lane = 4, .kind = PlanStream::kToPeer}, {.lane = 2, .kind = PlanStream::kToPeer}};
   EXPECT_TRUE(MakePlan(transfers, false).streams == streams);
 }
 
 TEST_F(PlanTest, BesideNcclACopyHasAStreamOfItsOwn) {
-  const std::vector<MessageTransfer> transfers = {Of(MessageTransfer::Kind::kCopy, 0, 1)};
-  EXPECT_EQ(Before(transfers, true), "1:after0 1:?ready1 1:copy2001>1001 1:=done1 1:mark");
-  EXPECT_EQ(After(transfers, true), "1:join");
+  Expect({Of(Kind::kCopy, 0, 1)}, "1:after0 1:?ready1 1:copy2001>1001 1:=done1 1:mark", "1:join",
+         true);
 }
 
 TEST_F(PlanTest, OfWhatIsStagedOnlyTheStagingIsWaitedFor) {
-  const std::vector<MessageTransfer> transfers = {Of(MessageTransfer::Kind::kStagedCopy, 0, 1)};
-  EXPECT_EQ(Before(transfers),
-            "1:after0 1:copy2001>3001 1:mark 2:after1 2:?ready1 2:copy3001>1001 2:=done1");
-  EXPECT_EQ(After(transfers), "1:join");
-}
-
-TEST_F(PlanTest, WhatIsStagedWaitsForItsPlace) {
-  MessageTransfer transfer = Of(MessageTransfer::Kind::kStagedCopy, 0, 1);
+  MessageTransfer transfer = Of(Kind::kStagedCopy, 0, 1);
+  Expect({transfer}, "1:after0 1:copy2001>3001 1:mark 2:after1 2:?ready1 2:copy3001>1001 2:=done1",
+         "1:join");
+  // It waits for its place.
   transfer.wait_for = {{&flags_[3].done, 3}, {&flags_[4].done, 4}};
-  EXPECT_EQ(Before({transfer}),
-            "1:after0 1:?done3 1:?done4 1:copy2001>3001 1:mark "
-            "2:after1 2:?ready1 2:copy3001>1001 2:=done1");
+  Expect({transfer},
+         "1:after0 1:?done3 1:?done4 1:copy2001>3001 1:mark "
+         "2:after1 2:?ready1 2:copy3001>1001 2:=done1",
+         "1:join");
 }
 
 TEST_F(PlanTest, AStagedSendIsSignalledAfterItsCopy) {
-  MessageTransfer transfer = Of(MessageTransfer::Kind::kStagedForPeer, 0, 1);
+  MessageTransfer transfer = Of(Kind::kStagedForPeer, 0, 1);
   transfer.wait_for = {{&flags_[3].done, 3}};
-  EXPECT_EQ(Before({transfer}), "1:after0 1:?done3 1:copy2001>3001 1:=ready1 1:mark");
-  EXPECT_EQ(After({transfer}), "1:join");
+  Expect({transfer}, "1:after0 1:?done3 1:copy2001>3001 1:=ready1 1:mark", "1:join");
 }
 
-TEST_F(PlanTest, ASendBehindAStagedOneIsWaitedForInItsOrder) {
-  const std::vector<MessageTransfer> transfers = {Of(MessageTransfer::Kind::kStagedCopy, 0, 1),
-                                                  Of(MessageTransfer::Kind::kCopy, 0, 2)};
-  EXPECT_EQ(Before(transfers),
-            "1:after0 1:copy2001>3001 1:mark 2:after1 2:?ready1 2:copy3001>1001 2:=done1 "
-            "2:?ready2 2:copy2002>1002 2:=done2 2:mark");
-  EXPECT_EQ(After(transfers), "1:join 2:join");
-}
-
-// The receive of the staged send may be posted long after the group ends.
-TEST_F(PlanTest, AStagedSendBehindAnotherIsNotWaitedFor) {
-  const std::vector<MessageTransfer> transfers = {Of(MessageTransfer::Kind::kCopy, 0, 1),
-                                                  Of(MessageTransfer::Kind::kStagedCopy, 0, 2)};
-  EXPECT_EQ(Before(transfers),
-            "1:after0 1:?ready1 1:copy2001>1001 1:=done1 1:mark 2:after0 2:copy2002>3002 2:mark "
-            "1:after2 1:?ready2 1:copy3002>1002 1:=done2");
-  EXPECT_EQ(After(transfers), "1:join 2:join");
+TEST_F(PlanTest, SendsBesideAStagedOneKeepTheirOrder) {
+  Expect({Of(Kind::kStagedCopy, 0, 1), Of(Kind::kCopy, 0, 2)},
+         "1:after0 1:copy2001>3001 1:mark 2:after1 2:?ready1 2:copy3001>1001 2:=done1 "
+         "2:?ready2 2:copy2002>1002 2:=done2 2:mark",
+         "1:join 2:join");
+  // The receive of the staged send may be posted long after the group ends: it is not waited for.
+  Expect({Of(Kind::kCopy, 0, 1), Of(Kind::kStagedCopy, 0, 2)},
+         "1:after0 1:?ready1 1:copy2001>1001 1:=done1 1:mark 2:after0 2:copy2002>3002 2:mark "
+         "1:after2 1:?ready2 1:copy3002>1002 1:=done2",
+         "1:join 2:join");
 }
 
 TEST_F(PlanTest, EachChannelHasAStream) {
-  const std::vector<MessageTransfer> transfers = {Buffered(MessageTransfer::Kind::kBufferedSend)};
-  EXPECT_EQ(Before(transfers),
-            "1:after0 1:copy500>600 1:copy501>601 1:mark 2:after0 2:copy502>602 2:mark");
-  EXPECT_EQ(After(transfers), "1:join 2:join");
+  const std::vector<MessageTransfer> transfers = {Buffered(Kind::kBufferedSend)};
+  const char* const before =
+      "1:after0 1:copy500>600 1:copy501>601 1:mark 2:after0 2:copy502>602 2:mark";
+  Expect(transfers, before, "1:join 2:join");
   const std::vector<PlanStream> streams = {{},
                                            {.lane = 0, .kind = PlanStream::kToChannel},
                                            {.lane = 0, .kind = PlanStream::kToChannel + 2}};
   EXPECT_TRUE(MakePlan(transfers, false).streams == streams);
-}
-
-TEST_F(PlanTest, ABufferedMessageIsDoneWhenItsChannelsAre) {
-  const std::vector<MessageTransfer> transfers = {
-      Buffered(MessageTransfer::Kind::kBufferedReceive)};
-  EXPECT_EQ(Before(transfers),
-            "1:after0 1:copy500>600 1:copy501>601 1:mark 2:after0 2:copy502>602 2:mark");
-  EXPECT_EQ(After(transfers), "1:join 2:join 0:=done1");
+  // A message is done when its channels are.
+  Expect({Buffered(Kind::kBufferedReceive)}, before, "1:join 2:join 0:=done1");
 }
 
 TEST_F(PlanTest, ACopyInPieces) {
-  MessageTransfer transfer = Of(MessageTransfer::Kind::kCopy, 0, 1);
-  transfer.bytes = 25;
-  transfer.piece = 10;
-  EXPECT_EQ(Before({transfer}),
-            "0:?ready1 0:copy2001>1001 1:after0 1:copy2011>1011 0:after1 0:copy2021>1021 0:=done1");
-  EXPECT_EQ(After({transfer}), "");
+  MessageTransfer transfer = Of(Kind::kCopy, 0, 1, 25, 10);
+  Expect({transfer},
+         "0:?ready1 0:copy2001>1001 1:after0 1:copy2011>1011 0:after1 0:copy2021>1021 0:=done1",
+         "");
   const Plan plan = MakePlan({{transfer}}, false);
   EXPECT_EQ(plan.before_native[5].bytes, 5U);
   const std::vector<PlanStream> streams = {{}, {.lane = 0, .kind = PlanStream::kBeside}};
   EXPECT_TRUE(plan.streams == streams);
+  // A last piece may be whole, and a graph has one copy.
+  Expect({Of(Kind::kCopy, 0, 1, 10, 10)}, "0:?ready1 0:copy2001>1001 0:=done1", "");
+  transfer.in_graph = true;
+  Expect({transfer}, "0:?ready1 0:=ready1 0:copy2001>1001 0:=done1", "");
 }
 
 TEST_F(PlanTest, ACopyIsOverWithItsLastPiece) {
-  MessageTransfer transfer = Of(MessageTransfer::Kind::kCopy, 3, 1);
-  transfer.bytes = 20;
-  transfer.piece = 10;
-  const std::vector<MessageTransfer> transfers = {transfer, Of(MessageTransfer::Kind::kCopy, 3, 2)};
-  EXPECT_EQ(Before(transfers),
-            "0:?ready1 0:copy2001>1001 1:after0 1:copy2011>1011 0:after1 0:=done1 "
-            "0:?ready2 0:copy2002>1002 0:=done2");
-  EXPECT_EQ(Before(transfers, true),
-            "1:after0 1:?ready1 1:copy2001>1001 2:after1 2:copy2011>1011 1:after2 1:=done1 1:mark "
-            "1:?ready2 1:copy2002>1002 1:=done2 1:mark");
-  EXPECT_EQ(After(transfers, true), "1:join");
+  const std::vector<MessageTransfer> transfers = {Of(Kind::kCopy, 3, 1, 20, 10),
+                                                  Of(Kind::kCopy, 3, 2)};
+  Expect(transfers,
+         "0:?ready1 0:copy2001>1001 1:after0 1:copy2011>1011 0:after1 0:=done1 "
+         "0:?ready2 0:copy2002>1002 0:=done2",
+         "");
+  Expect(transfers,
+         "1:after0 1:?ready1 1:copy2001>1001 2:after1 2:copy2011>1011 1:after2 1:=done1 1:mark "
+         "1:?ready2 1:copy2002>1002 1:=done2 1:mark",
+         "1:join", true);
   EXPECT_TRUE(MakePlan(transfers, true).streams.back() ==
               (PlanStream{.lane = 3, .kind = PlanStream::kBesideToPeer}));
 }
 
 TEST_F(PlanTest, WhatIsStagedIsSentInPieces) {
-  MessageTransfer transfer = Of(MessageTransfer::Kind::kStagedCopy, 0, 1);
-  transfer.bytes = 25;
-  transfer.piece = 10;
-  EXPECT_EQ(Before({transfer}),
-            "1:after0 1:copy2001>3001 1:mark 2:after1 2:?ready1 2:copy3001>1001 "
-            "3:after2 3:copy3011>1011 2:after3 2:copy3021>1021 2:=done1");
-  EXPECT_EQ(After({transfer}), "1:join");
+  Expect({Of(Kind::kStagedCopy, 0, 1, 25, 10)},
+         "1:after0 1:copy2001>3001 1:mark 2:after1 2:?ready1 2:copy3001>1001 "
+         "3:after2 3:copy3011>1011 2:after3 2:copy3021>1021 2:=done1",
+         "1:join");
 }
 
-TEST_F(PlanTest, ALastPieceMayBeWhole) {
-  MessageTransfer transfer = Of(MessageTransfer::Kind::kCopy, 0, 1);
-  transfer.bytes = 10;
-  transfer.piece = 10;
-  EXPECT_EQ(Before({transfer}), "0:?ready1 0:copy2001>1001 0:=done1");
-}
-
-TEST_F(PlanTest, AGraphHasOneCopy) {
-  MessageTransfer transfer = Of(MessageTransfer::Kind::kCopy, 0, 1);
-  transfer.bytes = 25;
-  transfer.piece = 10;
-  transfer.in_graph = true;
-  EXPECT_EQ(Before({transfer}), "0:?ready1 0:=ready1 0:copy2001>1001 0:=done1");
-}
-
-TEST_F(PlanTest, NothingIsNothing) {
-  EXPECT_EQ(Before({}), "");
-  EXPECT_EQ(After({}), "");
-}
+TEST_F(PlanTest, NothingIsNothing) { Expect({}, "", ""); }
 
 constexpr DeviceAddress kBase = 0x1000;
 

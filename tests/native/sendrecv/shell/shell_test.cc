@@ -15,6 +15,8 @@ const std::string kAsNcclFolder = kAsNccl.substr(0, kAsNccl.rfind('/'));
 const std::string kProbeAsNccl = PROBE_AS_NCCL;
 const std::string kProbeFolder = kProbeAsNccl.substr(0, kProbeAsNccl.rfind('/'));
 constexpr int kFunctions = 193;
+const std::string kMade = "made: on, NCCL 22809, " + kFake + "\n";  // by the probe
+const Environment kOn = {{"NCCLTUNE_SENDRECV", "1"}};
 
 // Returns standard output and standard error, followed by the exit status if it is not 0.
 std::string OutputOf(const std::string& command, Environment environment) {
@@ -44,14 +46,11 @@ std::string Called(const std::string& how) {
   return "called " + how + functions + ", wrong 0\n";
 }
 
-TEST(Shell, ForwardsEachFunctionWithAllItsArguments) {
-  EXPECT_EQ(Preloaded("all", SHELL), Called(""));
-  EXPECT_EQ(AsNccl("all", kAsNcclFolder), Called(""));
-}
-
-TEST(Shell, ForwardsTheFirstCallWithAllItsArguments) {
-  EXPECT_EQ(Preloaded("firsts", SHELL), Called("first "));
-  EXPECT_EQ(AsNccl("firsts", kAsNcclFolder), Called("first "));
+TEST(Shell, ForwardsEachFunctionWithAllItsArgumentsAndAsTheFirstCall) {
+  for (const auto& [what, how] : {std::pair("all", ""), std::pair("firsts", "first ")}) {
+    EXPECT_EQ(Preloaded(what, SHELL), Called(how));
+    EXPECT_EQ(AsNccl(what, kAsNcclFolder), Called(how));
+  }
 }
 
 // On a machine with GPUs there is no reason to print.
@@ -80,15 +79,13 @@ TEST(Shell, ProgramsThatBindDeeply) {
 #endif
   const Environment environment = {{"LD_LIBRARY_PATH", kFakeFolder}, {"FAKE_NCCL", kFake}};
   EXPECT_EQ(OutputOf(PROGRAM " deep " + kAsNccl + " all", environment), Called(""));
-  EXPECT_EQ(
-      OutputOf(PROGRAM " deep " + kProbeAsNccl + " ncclCommInitAll",
-               {{"LD_LIBRARY_PATH", kFakeFolder}, {"NCCLTUNE_SENDRECV", "1"}}),
-      "made: on, NCCL 22809, " + kFake + "\nintercepted CommInitAll\nncclCommInitAll: forwarded\n");
+  EXPECT_EQ(OutputOf(PROGRAM " deep " + kProbeAsNccl + " ncclCommInitAll",
+                     {{"LD_LIBRARY_PATH", kFakeFolder}, {"NCCLTUNE_SENDRECV", "1"}}),
+            kMade + "intercepted CommInitAll\nncclCommInitAll: forwarded\n");
 }
 
 TEST(Shell, ModulesWithAnNcclThatNobodyElseSees) {
-  const std::string seen =
-      "made: on, NCCL 22809, " + kFake + "\nintercepted Send 0 0 0\nncclSend: forwarded\n";
+  const std::string seen = kMade + "intercepted Send 0 0 0\nncclSend: forwarded\n";
   EXPECT_EQ(OutputOf(PROGRAM " module " MODULE " ModuleSends", {{"LD_LIBRARY_PATH", kFakeFolder},
                                                                 {"LD_PRELOAD", PROBE},
                                                                 {"NCCLTUNE_SENDRECV", "1"}}),
@@ -128,87 +125,73 @@ TEST(Shell, AnInterceptorSeesTheseCallsByBothNames) {
       "CommGetAsyncError",
   };
   std::string what;
-  std::string expected = "made: on, NCCL 22809, " + kFake + "\n";
+  std::string expected = kMade;
   for (const std::string& call : calls) {
     what += "nccl" + call + " pnccl" + call + " ";
     expected += "intercepted " + call + "\nnccl" + call + ": forwarded\n";
     expected += "intercepted " + call + "\npnccl" + call + ": forwarded to nccl" + call + "\n";
   }
-  EXPECT_EQ(Preloaded(what, PROBE, {{"NCCLTUNE_SENDRECV", "1"}}), expected);
-  EXPECT_EQ(AsNccl(what, kProbeFolder, {{"NCCLTUNE_SENDRECV", "1"}}), expected);
+  EXPECT_EQ(Preloaded(what, PROBE, kOn), expected);
+  EXPECT_EQ(AsNccl(what, kProbeFolder, kOn), expected);
 }
 
-TEST(Shell, AnInterceptorGetsTheArguments) {
-  EXPECT_EQ(Preloaded("typed", PROBE, {{"NCCLTUNE_SENDRECV", "1"}}),
-            "made: on, NCCL 22809, " + kFake +
-                "\nintercepted CommInitRankConfig 8 1 128 5\ninit well, id well\n"
-                "intercepted Send 1099511627776 9 3\nsend 0, count well\n");
-}
-
-TEST(Shell, OtherCallsPassTheInterceptorBy) {
-  EXPECT_EQ(Preloaded("ncclMemAlloc pncclCommCount ncclCommWindowRegister", PROBE,
-                      {{"NCCLTUNE_SENDRECV", "1"}}),
-            "made: on, NCCL 22809, " + kFake +
-                "\nncclMemAlloc: forwarded\npncclCommCount: forwarded\n"
-                "ncclCommWindowRegister: forwarded\n");
-}
-
-TEST(Shell, AnInterceptorSeesCallsThatEnqueue) {
-  const std::string seen = "intercepted a call that enqueues\n";
-  EXPECT_EQ(Preloaded("ncclAllReduce pncclPutSignal ncclAlltoAllConfig", PROBE,
-                      {{"NCCLTUNE_SENDRECV", "1"}}),
-            "made: on, NCCL 22809, " + kFake + "\n" + seen + "ncclAllReduce: forwarded\n" + seen +
-                "pncclPutSignal: forwarded\n" + seen + "ncclAlltoAllConfig: forwarded\n");
+TEST(Shell, AnInterceptorGetsTheArgumentsOfItsCalls) {
+  const std::string enqueues = "intercepted a call that enqueues\n";
+  const std::pair<const char*, std::string> cases[] = {
+      {"typed",
+       "intercepted CommInitRankConfig 8 1 128 5\ninit well, id well\n"
+       "intercepted Send 1099511627776 9 3\nsend 0, count well\n"},
+      // Other calls pass it by.
+      {"ncclMemAlloc pncclCommCount ncclCommWindowRegister",
+       "ncclMemAlloc: forwarded\npncclCommCount: forwarded\nncclCommWindowRegister: forwarded\n"},
+      {"ncclAllReduce pncclPutSignal ncclAlltoAllConfig",
+       enqueues + "ncclAllReduce: forwarded\n" + enqueues + "pncclPutSignal: forwarded\n" +
+           enqueues + "ncclAlltoAllConfig: forwarded\n"},
+      // NCCL calls itself, from the program's thread, and then from a thread of its own.
+      {"ncclCommInitAll ncclCommAbort",
+       "intercepted CommInitAll\nncclCommInitAll: forwarded\n"
+       "intercepted CommAbort\nncclCommAbort: forwarded\n"}};
+  for (const auto& [what, seen] : cases) EXPECT_EQ(Preloaded(what, PROBE, kOn), kMade + seen);
 }
 
 TEST(Shell, WhatAnInterceptorThrowsEndsThere) {
   EXPECT_EQ(Preloaded("ncclSend", PROBE, {{"NCCLTUNE_SENDRECV", "1"}, {"PROBE", "throws"}}),
-            "made: on, NCCL 22809, " + kFake + "\nintercepted Send 0 0 0\nncclSend: 3\n");
+            kMade + "intercepted Send 0 0 0\nncclSend: 3\n");
   const std::string failed =
       Preloaded("ncclSend", PROBE, {{"NCCLTUNE_SENDRECV", "1"}, {"PROBE", "fails"}});
-  EXPECT_NE(failed.find("everything goes straight to NCCL"), std::string::npos) << failed;
-  EXPECT_NE(failed.find("ncclSend: forwarded"), std::string::npos) << failed;
+  EXPECT_TRUE(Has(failed, "everything goes straight to NCCL")) << failed;
+  EXPECT_TRUE(Has(failed, "ncclSend: forwarded")) << failed;
   EXPECT_EQ(Preloaded("ncclSend", PROBE, {{"NCCLTUNE_SENDRECV", "1"}, {"PROBE", "nothing"}}),
-            "made: on, NCCL 22809, " + kFake + "\nncclSend: forwarded\n");
-}
-
-TEST(Shell, WhatNcclCallsOfItselfIsNotIntercepted) {
-  // The call comes from the program's thread, and then from a thread of NCCL.
-  EXPECT_EQ(Preloaded("ncclCommInitAll ncclCommAbort", PROBE, {{"NCCLTUNE_SENDRECV", "1"}}),
-            "made: on, NCCL 22809, " + kFake +
-                "\nintercepted CommInitAll\nncclCommInitAll: forwarded\n"
-                "intercepted CommAbort\nncclCommAbort: forwarded\n");
+            kMade + "ncclSend: forwarded\n");
 }
 
 TEST(Shell, OthersBeforeNcclGoOnOnceAndDoNotGoRound) {
   // The tracer is loaded after our library. It calls NCCL's pnccl name, which is ours again.
-  EXPECT_EQ(Preloaded("ncclSend", std::string(PROBE) + ":" TRACER, {{"NCCLTUNE_SENDRECV", "1"}}),
-            "made: on, NCCL 22809, " + kFake +
-                "\nintercepted Send 0 0 0\ntraced\nncclSend: forwarded to pncclSend\n");
-  const std::string before =
-      Preloaded("ncclSend", std::string(TRACER ":") + PROBE, {{"NCCLTUNE_SENDRECV", "1"}});
+  EXPECT_EQ(Preloaded("ncclSend", std::string(PROBE) + ":" TRACER, kOn),
+            kMade + "intercepted Send 0 0 0\ntraced\nncclSend: forwarded to pncclSend\n");
+  const std::string before = Preloaded("ncclSend", std::string(TRACER ":") + PROBE, kOn);
   EXPECT_EQ(CountIn(before, "traced"), 1) << before;
   EXPECT_EQ(CountIn(before, "intercepted Send"), 1) << before;
 }
 
 TEST(Shell, BothWaysAtOnce) {
   EXPECT_EQ(AsNccl("ncclSend", kProbeFolder, {{"LD_PRELOAD", PROBE}, {"NCCLTUNE_SENDRECV", "1"}}),
-            "made: on, NCCL 22809, " + kFake + "\nintercepted Send 0 0 0\nncclSend: forwarded\n");
+            kMade + "intercepted Send 0 0 0\nncclSend: forwarded\n");
 }
 
 TEST(Shell, AnOlderNccl) {
   const std::string output =
       Preloaded("answers", PROBE, {{"LD_LIBRARY_PATH", kOldFolder}, {"NCCLTUNE_SENDRECV", "1"}});
   EXPECT_EQ(CountIn(output, "\n"), kFunctions + 1 + 16) << output;
-  EXPECT_NE(output.find("intercepted Recv\n"), std::string::npos) << output;
+  EXPECT_TRUE(Has(output, "intercepted Recv\n")) << output;
   for (const char* const line :
        {"ncclCommSplit: 5\n", "pncclSend: 5\n", "ncclAlltoAllConfig: 5\n", "ncclTeamLsa: 0 0 0\n",
         "ncclLLA2ACalcSlots: 0\n", "ncclParamDumpAll: nothing\n",
         "pncclGetLastError: nccltune: this NCCL has no such function\n",
         "ncclGetErrorString: ncclGetErrorString\n"}) {
-    EXPECT_NE(output.find(line), std::string::npos) << line << output;
+    EXPECT_TRUE(Has(output, line)) << line << output;
   }
-  EXPECT_EQ(output.find("intercepted CommSplit"), std::string::npos);
+  EXPECT_FALSE(Has(output, "intercepted CommSplit"));
 }
 
 TEST(Shell, TheVariableNamesTheNccl) {
@@ -237,8 +220,7 @@ TEST(Shell, ItselfIsNoNccl) {
   for (const std::string& path : {std::string(SHELL), kAsNccl, std::string(PROBE)}) {
     const std::string output =
         AsNccl("ncclSend", kAsNcclFolder, {{"NCCLTUNE_SENDRECV_NCCL", path}});
-    EXPECT_NE(output.find("is nccltune's library, not NCCL\nncclSend: 2\n"), std::string::npos)
-        << output;
+    EXPECT_TRUE(Has(output, "is nccltune's library, not NCCL\nncclSend: 2\n")) << output;
   }
   const std::string program =
       AsNccl("ncclSend", kAsNcclFolder, {{"NCCLTUNE_SENDRECV_NCCL", "libm.so.6"}});
@@ -255,7 +237,7 @@ TEST(Shell, WithoutAnNcclTheLineListsWhatWasSearched) {
   for (const std::string& part :
        {std::string("nccltune: no NCCL was found: none is loaded besides "), kAsNcclFolder + ":",
         std::string("; set NCCLTUNE_SENDRECV_NCCL to its path\n")}) {
-    EXPECT_NE(output.find(part), std::string::npos) << output;
+    EXPECT_TRUE(Has(output, part)) << output;
   }
 }
 
@@ -268,19 +250,15 @@ TEST(Shell, ABadSettingIsNamedOnce) {
             "mean NCCLTUNE_SENDRECV?\nncclSend: forwarded\n");
 }
 
-TEST(Shell, ManyThreadsAreTheFirst) {
-  const std::string output = Preloaded("threads", PROBE, {{"NCCLTUNE_SENDRECV", "1"}});
-  EXPECT_EQ(CountIn(output, "made: "), 1) << output;
-  EXPECT_EQ(CountIn(output, "intercepted GroupStart\n"), 16) << output;
-  EXPECT_NE(output.find("threads 16, wrong 0\n"), std::string::npos) << output;
+// Many threads are the first, or come later and see what the first one made.
+TEST(Shell, ThreadsShareOneInterceptor) {
+  for (const char* const when : {"threads", "later"}) {
+    const std::string output = Preloaded(when, PROBE, kOn);
+    EXPECT_EQ(CountIn(output, "made: "), 1) << output;
+    EXPECT_EQ(CountIn(output, "intercepted GroupStart\n"), 16) << output;
+    EXPECT_EQ(CountIn(output, "threads 16, wrong 0\n"), 1) << output;
+  }
   EXPECT_EQ(AsNccl("threads", kAsNcclFolder), "threads 16, wrong 0\n");
-}
-
-TEST(Shell, ThreadsThatComeLaterSeeWhatTheFirstOneMade) {
-  const std::string output = Preloaded("later", PROBE, {{"NCCLTUNE_SENDRECV", "1"}});
-  EXPECT_EQ(CountIn(output, "made: "), 1) << output;
-  EXPECT_EQ(CountIn(output, "intercepted GroupStart\n"), 16) << output;
-  EXPECT_NE(output.find("threads 16, wrong 0\n"), std::string::npos) << output;
 }
 
 // The thread that makes the first call needs the loader's lock, which the other thread holds.
@@ -292,10 +270,9 @@ TEST(Shell, ALibraryMayCallNcclWhileItIsLoaded) {
 }
 
 TEST(Shell, AChildAndItsParentEachHaveAFirst) {
-  EXPECT_EQ(AsNccl("child", kProbeFolder, {{"NCCLTUNE_SENDRECV", "1"}}),
-            "made: on, NCCL 22809, " + kFake +
-                "\nintercepted Send 0 0 0\nncclSend: forwarded\nchild 0\nmade: on, NCCL 22809, " +
-                kFake + "\nintercepted Recv\nncclRecv: forwarded\n");
+  EXPECT_EQ(AsNccl("child", kProbeFolder, kOn),
+            kMade + "intercepted Send 0 0 0\nncclSend: forwarded\nchild 0\n" + kMade +
+                "intercepted Recv\nncclRecv: forwarded\n");
 }
 
 }  // namespace
