@@ -89,17 +89,17 @@ TEST_F(StartupTest, WithoutAFileOneQuietLine) {
 TEST_F(StartupTest, AnUnknownNcclIsLoggedAsUnknown) {
   SetNcclVersion(0);
   const TestTuner tuner(6, {1, 8});
-  EXPECT_NE(TakeLog().at(0).find("interface v6, NCCL unknown"), std::string::npos);
+  EXPECT_TRUE(Has(TakeLog().at(0), "interface v6, NCCL unknown"));
 }
 
 TEST_F(StartupTest, OurVariableComesBeforeNvidias) {
   const ScopedFile ours(kRule);
   const ScopedFile theirs(kRule);
   const ScopedVariable nvidias("NCCL_TUNER_CONFIG_FILE", theirs.path().c_str());
-  EXPECT_NE(Start(ours).at(0).find(ours.path()), std::string::npos);
+  EXPECT_TRUE(Has(Start(ours).at(0), ours.path()));
   const ScopedVariable empty("NCCLTUNE_CONFIG", "");
   const TestTuner tuner(5, {4, 32});
-  EXPECT_NE(TakeLog().at(0).find(theirs.path()), std::string::npos);
+  EXPECT_TRUE(Has(TakeLog().at(0), theirs.path()));
 }
 
 TEST_F(StartupTest, FilesThatCannotBeReadAreWarnedAbout) {
@@ -130,7 +130,7 @@ TEST_F(StartupTest, AHugeFileIsNotRead) {
   ASSERT_EQ(truncate(file.path().c_str(), off_t{1} << 40U), 0);
   const Lines lines = Start(file);
   ASSERT_EQ(lines.size(), 2U);
-  EXPECT_NE(lines[0].find("has 1099511627776 bytes, more than 33554432"), std::string::npos);
+  EXPECT_TRUE(Has(lines[0], "has 1099511627776 bytes, more than 33554432"));
 }
 
 TEST_F(StartupTest, BadLinesAreWarnedAboutAndTheRestWorks) {
@@ -141,8 +141,8 @@ TEST_F(StartupTest, BadLinesAreWarnedAboutAndTheRestWorks) {
                           ":1: column 4 (algorithm): 'NVLS' is not an algorithm; did you mean "
                           "'nvls'? names are lower case without spaces: tree ring collnet_direct "
                           "collnet_chain nvls nvls_tree pat");
-  EXPECT_NE(lines[1].find("1 of 1 rule applies"), std::string::npos);
-  EXPECT_NE(lines[1].find("1 bad line;"), std::string::npos);
+  EXPECT_TRUE(Has(lines[1], "1 of 1 rule applies"));
+  EXPECT_TRUE(Has(lines[1], "1 bad line;"));
   EXPECT_TRUE(Decides(file));
 }
 
@@ -151,8 +151,8 @@ TEST_F(StartupTest, AFileOfRubbishDoesNotFloodTheLog) {
   for (int i = 0; i < 5000; ++i) content += "rubbish " + std::to_string(i) + "\n";
   const Lines lines = Start(ScopedFile(content));
   ASSERT_EQ(lines.size(), 18U);  // 16 problems, the number of further ones, and the summary
-  EXPECT_NE(lines[16].find("4984 more lines like these"), std::string::npos);
-  EXPECT_NE(lines[17].find("5000 bad lines"), std::string::npos);
+  EXPECT_TRUE(Has(lines[16], "4984 more lines like these"));
+  EXPECT_TRUE(Has(lines[17], "5000 bad lines"));
 }
 
 TEST_F(StartupTest, WarningsComeOnceAProcessAndTheSummaryEachTime) {
@@ -169,9 +169,9 @@ TEST_F(StartupTest, StrictTakesNoRuleFromABadFile) {
   ASSERT_EQ(lines.size(), 3U);
   EXPECT_EQ(lines[1],
             Prefix("WARN") + bad.path() + ": 1 bad line and NCCLTUNE_STRICT=1: no rule is used");
-  EXPECT_NE(lines[2].find("0 of 1 rule applies to 4 nodes, 32 ranks; dropped: all by "
-                          "NCCLTUNE_STRICT=1, 1 bad line"),
-            std::string::npos);
+  EXPECT_TRUE(Has(lines[2],
+                  "0 of 1 rule applies to 4 nodes, 32 ranks; dropped: all by "
+                  "NCCLTUNE_STRICT=1, 1 bad line"));
   EXPECT_FALSE(Decides(bad));
   EXPECT_TRUE(Decides(good));
 }
@@ -238,10 +238,9 @@ TEST_F(StartupTest, AnotherDriverIsNamedAndChangesNothing) {
       start("nccl=2.28.9 driver=570.86.10", here),
       "rules measured on driver 570.86.10 (this is 580.159.04); they are used; nccltune check "
       "shows whether they still hold");
-  EXPECT_NE(start("nccl=2.27.3 driver=570.86.10", here)
-                .find("stale rules, measured on NCCL 2.27.3 (this is 2.28.9) and driver 570.86.10 "
-                      "(this is 580.159.04); NCCLTUNE_STALE=off: no rule is used"),
-            std::string::npos);
+  EXPECT_TRUE(Has(start("nccl=2.27.3 driver=570.86.10", here),
+                  "stale rules, measured on NCCL 2.27.3 (this is 2.28.9) and driver 570.86.10 "
+                  "(this is 580.159.04); NCCLTUNE_STALE=off: no rule is used"));
   EXPECT_EQ(start("nccl=2.28.9 driver=580.159.04", here), "");
   EXPECT_EQ(start("nccl=2.28.9", here), "");
   EXPECT_EQ(start("nccl=2.28.9 driver=570.86.10", "/nowhere"), "");
@@ -259,10 +258,10 @@ TEST_F(StartupTest, StaleRulesCanBeSwitchedOff) {
   const ScopedVariable stale("NCCLTUNE_STALE", "off");
   const Lines lines = Start(stale_file);
   ASSERT_EQ(lines.size(), 2U);
-  EXPECT_NE(lines[0].find("NCCLTUNE_STALE=off: no rule is used"), std::string::npos);
-  EXPECT_NE(lines[1].find("0 of 1 rule applies to 4 nodes, 32 ranks; dropped: all as stale by "
-                          "NCCLTUNE_STALE=off, 0 bad lines"),
-            std::string::npos);
+  EXPECT_TRUE(Has(lines[0], "NCCLTUNE_STALE=off: no rule is used"));
+  EXPECT_TRUE(Has(lines[1],
+                  "0 of 1 rule applies to 4 nodes, 32 ranks; dropped: all as stale by "
+                  "NCCLTUNE_STALE=off, 0 bad lines"));
   EXPECT_FALSE(Decides(stale_file));
   EXPECT_TRUE(Decides(fresh_file));   // a patch release makes no difference
   EXPECT_TRUE(Decides(silent_file));  // a file without these values is not stale
@@ -270,30 +269,33 @@ TEST_F(StartupTest, StaleRulesCanBeSwitchedOff) {
   EXPECT_TRUE(Decides(stale_file));  // the running platform is unknown
 }
 
-TEST_F(StartupTest, ChannelsAreLoggedAsCapsSince231) {
-  const ScopedFile file("allreduce,0,9,tree,ll,8,-1,-1\n");
-  SetNcclVersion(23007);
-  EXPECT_EQ(Start(file, 6).at(0).find("channels only lower"), std::string::npos);
-  SetNcclVersion(23102);
-  EXPECT_NE(Start(file, 6).at(0).find("; channels only lower NCCL's own number since NCCL 2.31"),
-            std::string::npos);
-  EXPECT_EQ(Start(ScopedFile(kRule), 6).at(0).find("channels only lower"), std::string::npos);
-}
-
-TEST_F(StartupTest, ChunkSizesNeedAnInterfaceThatAsks) {
-  const ScopedFile file("allreduce,0,9,tree,ll,-1,-1,-1,-1,-1,4096\n");
-  EXPECT_NE(Start(file, 5).at(0).find("; chunk sizes have no effect before NCCL 2.30"),
-            std::string::npos);
-  EXPECT_EQ(Start(file, 6).at(0).find("chunk"), std::string::npos);
-  EXPECT_EQ(Start(ScopedFile(kRule), 5).at(0).find("chunk"), std::string::npos);
-}
-
-TEST_F(StartupTest, RulesOnRegistrationAreCountedForOldInterfaces) {
-  const ScopedFile file("allreduce,0,9,tree,ll,8,-1,-1,-1,1\n");
-  EXPECT_NE(Start(file, 3).at(0).find("0 of 1 rule applies"), std::string::npos);
-  EXPECT_NE(Start(file, 3).at(0).find("1 on registered buffers (passed since v4)"),
-            std::string::npos);
-  EXPECT_NE(Start(file, 4).back().find("1 of 1 rule applies"), std::string::npos);
+// What the last line says of one row, by interface and NCCL.
+TEST_F(StartupTest, WhatHasNoEffectHereIsLogged) {
+  struct Case {
+    const char* row;
+    int interface;
+    int nccl;
+    const char* has;
+    const char* lacks;
+  };
+  constexpr const char* kChannels = "allreduce,0,9,tree,ll,8,-1,-1\n";
+  constexpr const char* kChunk = "allreduce,0,9,tree,ll,-1,-1,-1,-1,-1,4096\n";
+  constexpr const char* kRegistered = "allreduce,0,9,tree,ll,8,-1,-1,-1,1\n";
+  for (const Case& c :
+       {Case{kChannels, 6, 23007, "1 of 1", "channels only lower"},
+        Case{kChannels, 6, 23102, "; channels only lower NCCL's own number since NCCL 2.31", "\n"},
+        Case{kRule, 6, 23102, "1 of 1", "channels only lower"},
+        Case{kChunk, 5, 22809, "; chunk sizes have no effect before NCCL 2.30", "\n"},
+        Case{kChunk, 6, 22809, "1 of 1", "chunk"}, Case{kRule, 5, 22809, "1 of 1", "chunk"},
+        Case{kRegistered, 3, 22809, "0 of 1 rule applies", "\n"},
+        Case{kRegistered, 3, 22809, "1 on registered buffers (passed since v4)", "\n"},
+        Case{kRegistered, 4, 22809, "1 of 1 rule applies", "\n"}}) {
+    SetNcclVersion(c.nccl);
+    ForgetConfig();
+    const std::string line = Start(ScopedFile(c.row), c.interface).back();
+    EXPECT_TRUE(Has(line, c.has)) << line;
+    EXPECT_FALSE(Has(line, c.lacks)) << line;
+  }
 }
 
 void Rewrite(const ScopedFile& file, std::string_view text) {
@@ -328,10 +330,10 @@ TEST_F(StartupTest, APartOfAFileIsNamed) {
   const ScopedFile part(whole.substr(0, whole.rfind('#')));
   const Lines lines = Start(part);
   ASSERT_EQ(lines.size(), 2U);
-  EXPECT_NE(lines[0].find("the file is cut off, its last line '# nccltune: end=here' is missing"),
-            std::string::npos);
-  EXPECT_NE(lines[1].find("dropped: all, the file is cut off; "), std::string::npos);
-  EXPECT_NE(Start(ScopedFile("")).at(0).find("the file is empty"), std::string::npos);
+  EXPECT_TRUE(
+      Has(lines[0], "the file is cut off, its last line '# nccltune: end=here' is missing"));
+  EXPECT_TRUE(Has(lines[1], "dropped: all, the file is cut off; "));
+  EXPECT_TRUE(Has(Start(ScopedFile("")).at(0), "the file is empty"));
 }
 
 TEST_F(StartupTest, AFileThatIsBeingWrittenIsReadAgain) {
@@ -365,7 +367,7 @@ TEST_F(StartupTest, AWriterBesideManyCommunicatorsNeverGivesATornRule) {
     const Lines lines = TakeLog();
     if (chosen != Pair{}) {
       EXPECT_EQ(chosen, (Pair{abi::kTree, abi::kLl}));
-      EXPECT_NE(lines.back().find("1 of 3 rules apply"), std::string::npos) << lines.back();
+      EXPECT_TRUE(Has(lines.back(), "1 of 3 rules apply")) << lines.back();
       ++used;
     } else {
       // A first line that is cut off does not say yet that an end follows.
@@ -396,7 +398,7 @@ TEST_F(StartupTest, OnlyTheExpectedContentIsUsed) {
                                      Hex64(ContentHash(kRule)) + ", and NCCLTUNE_CONFIG_HASH='" +
                                      wrong + "': no rule is used"))
         << lines[0];
-    EXPECT_NE(lines[1].find("dropped: all by NCCLTUNE_CONFIG_HASH; "), std::string::npos);
+    EXPECT_TRUE(Has(lines[1], "dropped: all by NCCLTUNE_CONFIG_HASH; "));
     EXPECT_FALSE(Decides(file));
     TakeLog();
     EXPECT_EQ(Start(file).size(), 1U) << "it is warned of once";
@@ -408,13 +410,13 @@ TEST_F(StartupTest, FactsThatRanksMaySeeDifferentlyAreWarnedAbout) {
       "allreduce,0,9,tree,ll,8,4,32,-1,1\nallreduce,0,9,tree,ll,8,2,8,-1,0\n");
   const Lines lines = Start(registered);
   ASSERT_EQ(lines.size(), 2U);
-  EXPECT_NE(lines[0].find("1 rule applies only to registered buffers"), std::string::npos);
+  EXPECT_TRUE(Has(lines[0], "1 rule applies only to registered buffers"));
   EXPECT_EQ(Start(registered, 3).size(), 1U) << "the interface passes no registration";
   // This process has no CUDA context.
   const ScopedFile of_a_gpu(std::string("# nccltune: gpu=\"NVIDIA H200\"\n") + kRule);
   EXPECT_EQ(Start(of_a_gpu).size(), 1U);
   const ScopedVariable stale("NCCLTUNE_STALE", "off");
-  EXPECT_NE(Start(of_a_gpu).at(0).find("this rank has no CUDA context"), std::string::npos);
+  EXPECT_TRUE(Has(Start(of_a_gpu).at(0), "this rank has no CUDA context"));
 }
 
 TEST_F(StartupTest, LongPathsDoNotOverrunNcclsLine) {

@@ -64,21 +64,20 @@ TEST_P(VersionsTest, WithoutAMatchNothingIsTouched) {
   ExpectUntouched(tuner.Ask(AllReduce(2049)), {});
 }
 
-TEST_P(VersionsTest, AMatchChangesOneEntryAndNothingElse) {
-  const RuledTuner tuner(version(), "allreduce,1024,2048,tree,simple,-1,4,32\n");
-  const Answer answer = tuner.Ask(AllReduce(1024));
-  EXPECT_EQ(Chosen(answer, version()), (Pair{abi::kTree, abi::kSimple}));
-  EXPECT_EQ(answer.channels, 0);  // -1 in the file: not touched
-  CostTable expected;
-  if (has_table()) expected.at(abi::kTree, abi::kSimple) = 0.0F;
-  EXPECT_TRUE(answer.table.SameBytes(expected));
-}
-
-TEST_P(VersionsTest, ChannelsOfTheRuleArePassedOn) {
-  const RuledTuner tuner(version(), "allreduce,0,2048,ring,ll,12,-1,-1\n");
-  const Answer answer = tuner.Ask(AllReduce(2048));
-  EXPECT_EQ(Chosen(answer, version()), (Pair{abi::kRing, abi::kLl}));
-  EXPECT_EQ(answer.channels, 12);
+TEST_P(VersionsTest, AMatchChangesOneEntryAndTheChannelsOfItsRule) {
+  for (const auto& [channels, passed] : {std::pair("-1", 0), std::pair("12", 12)}) {
+    const RuledTuner tuner(version(), std::string("allreduce,1024,2048,tree,simple,") + channels +
+                                          ",4,32,-1,-1,65536\n");
+    for (const uint64_t bytes : {1024U, 2048U}) {
+      const Answer answer = tuner.Ask(AllReduce(bytes));
+      EXPECT_EQ(Chosen(answer, version()), (Pair{abi::kTree, abi::kSimple}));
+      EXPECT_EQ(answer.channels, passed);
+      CostTable expected;
+      if (has_table()) expected.at(abi::kTree, abi::kSimple) = 0.0F;
+      EXPECT_TRUE(answer.table.SameBytes(expected));
+    }
+    EXPECT_EQ(tuner.interface().has_chunk_size(), version() >= 6);
+  }
 }
 
 TEST_P(VersionsTest, WithoutChannelsInTheRuleTheNumberFromNcclStays) {
@@ -222,6 +221,11 @@ TEST_P(ChunkVersionsTest, AChunkSizeGoesWithARowThatNcclCanRun) {
   tuner.Ask(AllReduce(5), table);
   EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kNvls, abi::kSimple, 8192), 8192U);
   EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kTree, abi::kSimple, 8192), 65536U);
+  // With NVLS a larger size than NCCL's is not safe.
+  const RuledTuner nvls(version(), "allreduce,0,999,nvls,simple,-1,-1,-1,-1,-1,65536\n");
+  nvls.Ask(AllReduce(5));
+  EXPECT_EQ(nvls.AskChunk(abi::kAllReduce, abi::kNvls, abi::kSimple, 32768), 32768U);
+  EXPECT_EQ(nvls.AskChunk(abi::kAllReduce, abi::kNvls, abi::kSimple, 131072), 65536U);
 }
 
 TEST_P(ChunkVersionsTest, ConditionsOfARowHoldForItsChunkSize) {
@@ -238,13 +242,6 @@ TEST_P(ChunkVersionsTest, ConditionsOfARowHoldForItsChunkSize) {
   call.pipe_ops = 2;
   tuner.Ask(call);
   EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kTree, abi::kSimple, 8192), 4096U);
-}
-
-TEST_P(ChunkVersionsTest, ARulesChunkSizeMustBeSafe) {
-  const RuledTuner tuner(version(), "allreduce,0,999,nvls,simple,-1,-1,-1,-1,-1,65536\n");
-  tuner.Ask(AllReduce(5));
-  EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kNvls, abi::kSimple, 32768), 32768U);
-  EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kNvls, abi::kSimple, 131072), 65536U);
 }
 
 TEST_P(ChunkVersionsTest, CommunicatorsDoNotShareTheirChunkSizes) {
@@ -265,14 +262,6 @@ TEST_P(ChunkVersionsTest, WithoutAPlaceForTheChunkSizeNothingIsWritten) {
   call.combination = {abi::kRing, abi::kSimple};
   call.chunk_bytes = nullptr;
   EXPECT_EQ(tuner.interface().GetChunkSize(tuner.context(), call), abi::kSuccess);
-}
-
-TEST_P(VersionsTest, AChunkSizeChangesNothingElse) {
-  const RuledTuner tuner(version(), "allreduce,0,999,tree,simple,8,-1,-1,-1,-1,65536\n");
-  const Answer answer = tuner.Ask(AllReduce(5));
-  EXPECT_EQ(Chosen(answer, version()), (Pair{abi::kTree, abi::kSimple}));
-  EXPECT_EQ(answer.channels, 8);
-  EXPECT_EQ(tuner.interface().has_chunk_size(), version() >= 6);
 }
 
 TEST_P(VersionsTest, WorksWithoutALogger) {
@@ -337,11 +326,10 @@ TEST(TunerV2, EnvironmentFiltersBeatTheRules) {
     TakeLog();
     const TestTuner tuner(2, kScale);
     EXPECT_EQ(Chosen(tuner.Ask(AllReduce(5)), 2), Pair{});
-    EXPECT_NE(TakeLog().back().find("no rule is used: NCCL_ALGO or NCCL_PROTO is set"),
-              std::string::npos);
+    EXPECT_TRUE(Has(TakeLog().back(), "no rule is used: NCCL_ALGO or NCCL_PROTO is set"));
     const TestTuner with_table(3, kScale);  // there NCCL filters the table itself
     EXPECT_EQ(Chosen(with_table.Ask(AllReduce(5)), 3), (Pair{abi::kTree, abi::kLl}));
-    EXPECT_EQ(TakeLog().back().find("no rule is used"), std::string::npos);
+    EXPECT_FALSE(Has(TakeLog().back(), "no rule is used"));
   }
 }
 
