@@ -91,33 +91,21 @@ TEST_F(NcclBackendTest, EveryReductionWithEveryType) {
   }
 }
 
-TEST_F(NcclBackendTest, RegisteredAndAsAGraph) {
+TEST_F(NcclBackendTest, RegisteredAsAGraphAndInGroups) {
   Open(2);
   for (const Collective collective : info_.collectives) {
-    for (int mode = 1; mode < 4; ++mode) {
-      Step step = StepOf(collective, 6000);
-      step.registered = (mode & 1) != 0;
-      step.graph = (mode & 2) != 0;
-      SCOPED_TRACE(std::string(AllCollectiveNames()[static_cast<size_t>(collective)]) + " mode " +
-                   std::to_string(mode));
-      Good(step);
-    }
-  }
-}
-
-TEST_F(NcclBackendTest, GroupsOfCalls) {
-  Open(2);
-  for (const Collective collective : info_.collectives) {
-    // The fake NCCL accepts no other groups of sends and receives.
-    if (!IsTuned(collective)) continue;
-    for (int mode = 0; mode < 4; ++mode) {
+    for (int mode = 1; mode < 8; ++mode) {
+      const bool grouped = mode >= 4;
+      // The fake NCCL accepts no other groups of sends and receives.
+      if (grouped && !IsTuned(collective)) continue;
       Step step = StepOf(collective, 4 * 6000);
-      step.group_calls = 4;
+      step.group_calls = grouped ? 4 : 1;
       step.registered = (mode & 1) != 0;
       step.graph = (mode & 2) != 0;
       SCOPED_TRACE(std::string(AllCollectiveNames()[static_cast<size_t>(collective)]) + " mode " +
                    std::to_string(mode));
       const StepResult result = Good(step);
+      if (!grouped) continue;
       ASSERT_TRUE(result.seen);
       EXPECT_EQ(result.seen->pipe_ops, 1) << "the calls fit in the 24 channels";
       // NCCL registers the buffers of calls in a graph by itself.
@@ -305,19 +293,16 @@ TEST_F(NcclBackendTest, Nccl221ShowsNoTable) {
   EXPECT_FALSE(Good(StepOf(Collective::kAllReduce, 1 << 10)).ran);
 }
 
-TEST_F(NcclBackendTest, ChunkSizesNeedTheInterface) {
-  Open(2);
+TEST_F(NcclBackendTest, AChunkSizeIsReportedAndNeedsTheInterface) {
   Step step = Forcing(StepOf(Collective::kAllReduce, 1 << 20), kRingSimple);
   step.choice.chunk_bytes = 65536;
+  Open(2);
   EXPECT_EQ(backend_->Run(step).error->text,
             "NCCL 2.28.9 asks no tuner for a chunk size; that needs 2.30 or later");
-}
-
-TEST_F(NcclBackendTest, AChunkSizeIsReported) {
+  Close();
+  info_ = {};
   environment_.Set("FAKE_NCCL_VERSION", "23007");
   Open(2);
-  Step step = Forcing(StepOf(Collective::kAllReduce, 1 << 20), kRingSimple);
-  step.choice.chunk_bytes = 65536;
   EXPECT_EQ(Good(step).ran->chunk_bytes, 65536U);
 }
 
@@ -407,28 +392,23 @@ TEST_F(NcclFailure, AbortFromAnotherThreadEndsAStuckStep) {
   EXPECT_EQ(error.kind, ErrorKind::kDied);
 }
 
-TEST_F(NcclFailure, AnAsynchronousErrorEndsTheStepLongBeforeItsTime) {
-  environment_.Set("FAKE_NCCL_ASYNC", "1:4096");
-  Open(2);
-  Step step = StepOf(Collective::kAllReduce, 4096);
-  step.timeout_s = 600;
-  const StepError error = Failed(step);
-  EXPECT_EQ(error.kind, ErrorKind::kNccl);
-  EXPECT_TRUE(error.fatal);
-  EXPECT_EQ(error.rank, 1);
-}
-
-TEST_F(NcclFailure, AFailingCallOnOneRankEndsTheStepLongBeforeItsTime) {
-  environment_.Set("FAKE_NCCL_FAIL", "1:4096");
-  Open(2);
-  Step step = StepOf(Collective::kAllReduce, 4096);
-  step.timeout_s = 600;
-  const StepError error = Failed(step);
-  EXPECT_EQ(error.kind, ErrorKind::kNccl);
-  EXPECT_EQ(error.rank, 1);
-  EXPECT_EQ(error.text,
-            "NCCL failed to all-reduce: unhandled cuda error (run with NCCL_DEBUG=INFO for "
-            "details): a made-up failure");
+TEST_F(NcclFailure, AnErrorOnOneRankEndsTheStepLongBeforeItsTime) {
+  for (const auto& [how, text] :
+       {std::pair("FAKE_NCCL_ASYNC", ""),
+        std::pair("FAKE_NCCL_FAIL",
+                  "NCCL failed to all-reduce: unhandled cuda error (run with NCCL_DEBUG=INFO for "
+                  "details): a made-up failure")}) {
+    const ScopedVariable fails(how, "1:4096");
+    Open(2);
+    Step step = StepOf(Collective::kAllReduce, 4096);
+    step.timeout_s = 600;
+    const StepError error = Failed(step);
+    EXPECT_EQ(error.kind, ErrorKind::kNccl);
+    EXPECT_TRUE(error.fatal);
+    EXPECT_EQ(error.rank, 1);
+    EXPECT_TRUE(Has(error.text, text)) << error.text;
+    backend_.reset();
+  }
 }
 
 TEST_F(NcclFailure, AWrongArgumentIsNotTheEnd) {
