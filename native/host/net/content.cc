@@ -27,9 +27,8 @@ uint64_t WordAt(uint64_t key, uint64_t index) {
 
 uint64_t Sizes::Largest() const { return *std::max_element(list.begin(), list.end()); }
 
-Content::Content(const Sizes& sizes, uint64_t seed, int connection, bool forward)
-    : sizes_(sizes),
-      key_(Mix(Mix(seed) + 2 * static_cast<uint64_t>(connection) + (forward ? 1 : 0))) {}
+Content::Content(const Sizes& sizes, int connection, bool forward)
+    : sizes_(sizes), key_(Mix(2 * static_cast<uint64_t>(connection) + (forward ? 1 : 0))) {}
 
 uint64_t Content::KeyOf(uint64_t sequence) const { return Mix(key_ ^ Mix(sequence)); }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The content of test messages. Both processes compute the same sizes and bytes from a seed and the
-// options.
+// The content of test messages. Both processes compute the same sizes and bytes from the options.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +21,7 @@ struct Sizes {
 // The content of the messages of one connection in one direction.
 class Content {
  public:
-  Content(const Sizes& sizes, uint64_t seed, int connection, bool forward);
+  Content(const Sizes& sizes, int connection, bool forward);
 
   // Returns the size of message `sequence`. In a range, every order of magnitude is equally likely.
   uint64_t SizeOf(uint64_t sequence) const;

@@ -39,9 +39,9 @@ MessageEnd::MessageEnd(HostProcess* process, PluginEndpoint* endpoint, Connectio
       connection_(*connection),
       options_(process->options()),
       check_(check),
-      content_(options_.sizes, options_.seed, connection->number, connection->forward),
+      content_(options_.sizes, connection->number, connection->forward),
       slots_(static_cast<size_t>(options_.window)),
-      random_(options_.seed + static_cast<uint64_t>(connection->number)),
+      random_(static_cast<uint64_t>(connection->number)),
       capacity_(options_.sizes.Largest() + (check ? options_.slack : 0)) {
   for (size_t i = 0; i < slots_.size(); ++i) free_.push_back(i);
 }

@@ -44,15 +44,13 @@ the messages
   --connections N          in each direction (default: 1)
   --direction both|forward (default: both; forward is from rank 0 to rank 1)
   --sizes LIST | A-B       0,1,4K,1M in order, or random from A to B
-                           (default: 0-1M)
+                           (default: 0-1M; throughput: 1M)
   --messages N             transfer: for each connection and direction (default: 200)
   --window N               outstanding requests on each connection, 1 to 32 (default: 8)
   --receive-slack BYTES    how much larger than the message a receive may be (default: 4K)
-  --slice BYTES            throughput: message size (default: 1M)
   --seconds S              throughput, idle: duration (default: 5)
   --warm-up S              throughput: time before the measurement (default: 1)
   --check                  throughput: check the bytes too
-  --seed N                 seed of sizes and bytes (default: 1)
   --rounds N               repeat everything from dlopen to dlclose (default: 1)
 
 how the plugin is called
@@ -94,19 +92,6 @@ bool ParseSizes(std::string_view text, Sizes* sizes) {
     text.remove_prefix(end + 1);
   }
   return !sizes->range || (sizes->list.size() == 2 && sizes->list[0] <= sizes->list[1]);
-}
-
-void AddSize(OptionTable& table, std::string_view name, uint64_t low, uint64_t high,
-             uint64_t* out) {
-  table.Value(name, [=](std::string_view text) -> std::string {
-    const std::optional<uint64_t> size = ParseBytes(text);
-    if (!size || *size < low || *size > high) {
-      return Quoted(text) + " is no size from " + std::to_string(low) + " to " +
-             std::to_string(high) + ", with K, M or G";
-    }
-    *out = *size;
-    return {};
-  });
 }
 
 std::string ReadMembers(std::string_view text, std::vector<int>* members) {
@@ -158,12 +143,15 @@ OptionTable TableFor(NetCheckOptions& options) {
   });
   table.Number("--messages", uint64_t{1}, kAny, &options.messages);
   table.Number("--window", 1, 32, &options.window);
-  AddSize(table, "--receive-slack", 0, kLargestMessage, &options.slack);
-  AddSize(table, "--slice", 1, kLargestMessage, &options.slice);
+  table.Value("--receive-slack", [&options](std::string_view text) -> std::string {
+    const std::optional<uint64_t> size = ParseBytes(text);
+    if (!size || *size > kLargestMessage) return Quoted(text) + " is no size like 4K, up to 1G";
+    options.slack = *size;
+    return {};
+  });
   table.Number("--seconds", 0.0, 3600.0, &options.seconds);
   table.Number("--warm-up", 0.0, 3600.0, &options.warmup_seconds);
   table.Flag("--check", &options.check);
-  table.Number("--seed", uint64_t{0}, kAny, &options.seed);
   table.Number("--rounds", 1, 1 << 20, &options.rounds);
   table.Flag("--close-in-flight", &options.close_in_flight);
   table.Number("--kill-after", 0, kHour, &options.kill_after_ms);
@@ -187,11 +175,9 @@ std::string Complete(NetCheckOptions& options, bool has_mode) {
       (options.mode != NetCheckMode::kTransfer || options.kill_after_ms >= 0)) {
     return "--close-in-flight works only with transfer, without --kill-after";
   }
-  if (options.mode == NetCheckMode::kThroughput) {
-    if (!options.sizes.list.empty()) return "--sizes: throughput takes --slice";
-    options.sizes.list = {options.slice};
+  if (options.sizes.list.empty()) {
+    ParseSizes(options.mode == NetCheckMode::kThroughput ? "1M" : "0-1M", &options.sizes);
   }
-  if (options.sizes.list.empty()) ParseSizes("0-1M", &options.sizes);
   return {};
 }
 

@@ -35,11 +35,9 @@ struct NetCheckOptions {
   uint64_t messages = 200;  // transfer: for each connection and direction
   int window = 8;
   uint64_t slack = 4096;  // bytes by which a receive may be larger than its message
-  uint64_t slice = 1 << 20;
   double seconds = 5;
   double warmup_seconds = 1;
   bool check = false;  // also check the bytes in throughput
-  uint64_t seed = 1;
   int rounds = 1;
 
   // Variations of the calls to the plugin.
