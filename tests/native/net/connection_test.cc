@@ -24,19 +24,6 @@ TYPED_TEST(ConnectionTest, ListenHandsOverDeviceHandleAndSurroundings) {
   EXPECT_EQ(this->below().closed, std::vector<const void*>{comm});
 }
 
-TYPED_TEST(ConnectionTest, ListenChecksItsPointers) {
-  void* comm = &comm;
-  this->ExpectRefused(TypeParam::Listen(this->context_, 0, nullptr, &comm),
-                      "listen: the handle is null");
-  EXPECT_EQ(comm, nullptr);
-  this->ExpectRefused(TypeParam::Listen(this->context_, 0, this->handle_.data(), nullptr),
-                      "listen: the pointer to the comm is null");
-  if constexpr (TypeParam::kHasContext) {
-    this->ExpectRefused(TypeParam::Listen(nullptr, 0, this->handle_.data(), &comm),
-                        "listen: the context is null");
-  }
-}
-
 TYPED_TEST(ConnectionTest, ConnectIsAskedUntilItStands) {
   abi::NetCommConfig config = {this->kTrafficClass};
   abi::NetDeviceHandle code = {};
@@ -73,17 +60,30 @@ TYPED_TEST(ConnectionTest, ConnectNeedsNeitherConfigurationNorDeviceHandle) {
             TypeParam::kHasContext ? this->kTrafficClass : -1);
 }
 
-TYPED_TEST(ConnectionTest, ConnectChecksItsPointers) {
-  void* comm = &comm;
-  this->ExpectRefused(TypeParam::Connect(this->context_, 0, nullptr, nullptr, &comm),
-                      "connect: the handle is null");
-  EXPECT_EQ(comm, nullptr);
-  this->ExpectRefused(TypeParam::Connect(this->context_, 0, nullptr, this->handle_.data(), nullptr),
-                      "connect: the pointer to the comm is null");
+TYPED_TEST(ConnectionTest, ListenConnectAndAcceptCheckTheirPointers) {
+  void* const handle = this->handle_.data();
+  const auto expect = [this](const auto& call, const std::string& words) {
+    void* comm = &comm;
+    this->ExpectRefused(call(&comm), words);
+    EXPECT_EQ(comm, nullptr);
+  };
+  expect([&](void** comm) { return TypeParam::Listen(this->context_, 0, nullptr, comm); },
+         "listen: the handle is null");
+  expect([&](void** comm) { return TypeParam::Connect(this->context_, 0, nullptr, nullptr, comm); },
+         "connect: the handle is null");
+  expect([&](void** comm) { return TypeParam::Accept(nullptr, comm); },
+         "accept: the listener is null");
   if constexpr (TypeParam::kHasContext) {
-    this->ExpectRefused(TypeParam::Connect(nullptr, 0, nullptr, this->handle_.data(), &comm),
-                        "connect: the context is null");
+    expect([&](void** comm) { return TypeParam::Listen(nullptr, 0, handle, comm); },
+           "listen: the context is null");
+    expect([&](void** comm) { return TypeParam::Connect(nullptr, 0, nullptr, handle, comm); },
+           "connect: the context is null");
   }
+  const std::string no_comm = ": the pointer to the comm is null";
+  this->ExpectRefused(TypeParam::Listen(this->context_, 0, handle, nullptr), "listen" + no_comm);
+  this->ExpectRefused(TypeParam::Connect(this->context_, 0, nullptr, handle, nullptr),
+                      "connect" + no_comm);
+  this->ExpectRefused(TypeParam::Accept(&this->below().listener, nullptr), "accept" + no_comm);
 }
 
 TYPED_TEST(ConnectionTest, AcceptIsAskedUntilSomebodyComes) {
@@ -98,14 +98,6 @@ TYPED_TEST(ConnectionTest, AcceptIsAskedUntilSomebodyComes) {
   EXPECT_EQ(this->below().asked_of, listener);
   EXPECT_EQ(TypeParam::kNet.close_recv(comm), abi::kSuccess);
   EXPECT_EQ(this->below().closed, std::vector<const void*>{comm});
-}
-
-TYPED_TEST(ConnectionTest, AcceptChecksItsPointers) {
-  void* comm = &comm;
-  this->ExpectRefused(TypeParam::Accept(nullptr, &comm), "accept: the listener is null");
-  EXPECT_EQ(comm, nullptr);
-  this->ExpectRefused(TypeParam::Accept(&this->below().listener, nullptr),
-                      "accept: the pointer to the comm is null");
 }
 
 TYPED_TEST(ConnectionTest, FailuresBelowArePassedOnAndNotLoggedAgain) {

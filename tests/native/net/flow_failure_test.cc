@@ -246,40 +246,27 @@ Plan Mixed() {
   return plan;
 }
 
-TEST_P(FlowDeathTest, OneAfterAnotherAndEveryByteArrives) {
-  Link link(FourFlows());
-  link.CloseListener();
-  Plan plan = Mixed();
-  size_t killed = 0;
-  plan.between = [&](size_t received) {
-    if (received % 20 != 0) return;
-    const std::vector<int> flows = SocketsTo(link.end());
-    if (flows.empty()) return;
-    Kill(flows[killed % flows.size()], GetParam());
-    ++killed;
-  };
-  EXPECT_TRUE(Exchange(link, plan));
-  EXPECT_GE(killed, 5U);
-  EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
-}
-
-TEST_P(FlowDeathTest, AllAtOnceAndTheyComeBack) {
-  Link link(FourFlows());
-  link.CloseListener();
-  Plan plan = Mixed();
-  size_t killed = 0;
-  plan.between = [&](size_t received) {
-    if (received % 100 != 50) return;
-    for (const int fd : SocketsTo(link.end())) {
-      Kill(fd, GetParam());
-      ++killed;
-    }
-  };
-  EXPECT_TRUE(Exchange(link, plan));
-  EXPECT_GE(killed, 8U);
-  EXPECT_TRUE(Until([&] { return SocketsTo(link.end()).size() == 5; }));
-  EXPECT_TRUE(Exchange(link, {.sizes = {1, 1 << 20}, .seed = 2}));
-  EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
+TEST_P(FlowDeathTest, OneAfterAnotherOrAllAtOnceAndTheyComeBack) {
+  for (const bool all : {false, true}) {
+    Link link(FourFlows());
+    link.CloseListener();
+    Plan plan = Mixed();
+    size_t killed = 0;
+    plan.between = [&](size_t received) {
+      if (received % (all ? 100 : 20) != (all ? 50 : 0)) return;
+      const std::vector<int> flows = SocketsTo(link.end());
+      if (flows.empty()) return;
+      for (const int fd : all ? flows : std::vector{flows[killed % flows.size()]}) {
+        Kill(fd, GetParam());
+        ++killed;
+      }
+    };
+    EXPECT_TRUE(Exchange(link, plan));
+    EXPECT_GE(killed, all ? 8U : 5U);
+    EXPECT_TRUE(Until([&] { return SocketsTo(link.end()).size() == 5; }));
+    EXPECT_TRUE(Exchange(link, {.sizes = {1, 1 << 20}, .seed = 2}));
+    EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
+  }
 }
 
 TEST_P(FlowDeathTest, AConnectionWithOneFlowLivesOn) {

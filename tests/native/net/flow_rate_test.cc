@@ -33,19 +33,13 @@ TEST(FlowRate, KnowsNothingBeforeTheFirstAcknowledgement) {
   EXPECT_EQ(flow.ExpectedBy(flow.Sent(5, 0, false), kFullChunk), INT64_MAX);
 }
 
-TEST(FlowRate, FollowsTheAcknowledgements) {
+TEST(FlowRate, FollowsTheAcknowledgementsAndAFlowThatBecomesSlow) {
   FlowRate flow;
   int64_t now = kMs;
   Deliver(flow, &now, 50, 100'000, kMs);
   EXPECT_NEAR(flow.rate(), 1e8, 1e6) << "100 kB each ms";
   EXPECT_GE(flow.round_trip_ns(), kMs);
   EXPECT_LE(flow.round_trip_ns(), 2 * kMs);
-}
-
-TEST(FlowRate, FollowsAFlowThatBecomesSlow) {
-  FlowRate flow;
-  int64_t now = kMs;
-  Deliver(flow, &now, 50, 100'000, kMs);
   Deliver(flow, &now, 12, 100'000, 10 * kMs);
   EXPECT_LT(flow.rate(), 2e7);
   Deliver(flow, &now, 20, 100'000, kMs);

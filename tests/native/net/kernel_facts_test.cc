@@ -42,7 +42,7 @@ TEST_F(KernelFactsTest, FilesOfTheKernelAreReadToTheirEnd) {
   const std::optional<std::string> status = ReadKernelFile("/proc/self/status");
   ASSERT_TRUE(status.has_value());
   EXPECT_EQ(status->rfind("Name:", 0), 0U);
-  EXPECT_NE(status->find("Threads:"), std::string::npos);
+  EXPECT_TRUE(Has(*status, "Threads:"));
   EXPECT_FALSE(ReadKernelFile(folder_.Path("nothing")).has_value());
   EXPECT_FALSE(ReadKernelFile(folder_.root()).has_value());
   folder_.Write("number", " 12 ");
@@ -92,13 +92,10 @@ TEST(InitLine, ReportsWhetherSendsAreTriedWithoutACopy) {
     facts.zero_copy = there;
     return InitLine({}, facts, settings, 8, 6);
   };
-  const auto has = [](const std::string& text, const char* words) {
-    return text.find(words) != std::string::npos;
-  };
-  EXPECT_TRUE(has(line(ZeroCopyMode::kAuto, true), "; zero copy auto, optmem_max unknown; "));
-  EXPECT_TRUE(has(line(ZeroCopyMode::kAlways, true), "; zero copy always, optmem_max unknown; "));
-  EXPECT_TRUE(has(line(ZeroCopyMode::kOff, true), "; zero copy off; "));
-  EXPECT_TRUE(has(line(ZeroCopyMode::kAuto, false), "; zero copy not in this kernel; "));
+  EXPECT_TRUE(Has(line(ZeroCopyMode::kAuto, true), "; zero copy auto, optmem_max unknown; "));
+  EXPECT_TRUE(Has(line(ZeroCopyMode::kAlways, true), "; zero copy always, optmem_max unknown; "));
+  EXPECT_TRUE(Has(line(ZeroCopyMode::kOff, true), "; zero copy off; "));
+  EXPECT_TRUE(Has(line(ZeroCopyMode::kAuto, false), "; zero copy not in this kernel; "));
 }
 
 TEST(InitLine, ReportsWhatIsNotKnown) {
@@ -121,8 +118,8 @@ TEST(InitLine, NicsThatWouldMakeItTooLongAreCounted) {
   const std::vector<Nic> nics(16, nic);
   const std::string line = InitLine(nics, KernelFacts(), NetSettings(), 8, 6);
   EXPECT_LE(line.size(), kMostInitLine);
-  EXPECT_NE(line.find("; 16 NICs: enp125s0f3np3 fe80::"), std::string::npos) << line;
-  EXPECT_NE(line.find(" mlx5_core and 9 more"), std::string::npos) << line;
+  EXPECT_TRUE(Has(line, "; 16 NICs: enp125s0f3np3 fe80::")) << line;
+  EXPECT_TRUE(Has(line, " mlx5_core and 9 more")) << line;
 }
 
 TEST(PoolThreads, AreThreeOfFourCpusWithinBounds) {
@@ -166,95 +163,75 @@ TEST(DevicesOfNic, MakeFourOfAllNicsOnManyCpus) {
 
 class UsableCpusTest : public ::testing::Test {
  protected:
-  // Returns the usable CPUs of a process with this affinity.
-  int Cpus(int affinity = 64) const {
-    return Cpus({.affinity = affinity, .online = 128, .local_ranks = 1});
-  }
   int Cpus(const CpuCounts& counts) const {
     return UsableCpus(counts, {.proc = folder_.Path("proc"), .cgroup = folder_.Path("cgroup")});
-  }
-  void Groups(const std::string& lines) const { folder_.Write("proc/self/cgroup", lines); }
-  void Max(const std::string& group, const std::string& text) const {
-    folder_.Write("cgroup" + group + "/cpu.max", text);
-  }
-  void Quota(const std::string& group, const std::string& quota) const {
-    folder_.Write("cgroup" + group + "/cpu.cfs_quota_us", quota);
-    folder_.Write("cgroup" + group + "/cpu.cfs_period_us", "100000");
   }
 
   KernelFolder folder_;
 };
 
-TEST_F(UsableCpusTest, WithoutAQuotaTheAffinityCounts) {
-  EXPECT_EQ(Cpus(), 64);
-  Groups("0::/user.slice");
-  EXPECT_EQ(Cpus(), 64);
-  Max("/user.slice", "max 100000");
-  EXPECT_EQ(Cpus(), 64);
-  EXPECT_EQ(Cpus(3), 3);
-}
-
-TEST_F(UsableCpusTest, AQuotaOfVersion2IsRoundedUp) {
-  Groups("0::/job");
-  Max("/job", "400000 100000");
-  EXPECT_EQ(Cpus(), 4);
-  EXPECT_EQ(Cpus(2), 2);
-  Max("/job", "250000 100000");
-  EXPECT_EQ(Cpus(), 3);
-  Max("/job", "1000 100000");
-  EXPECT_EQ(Cpus(), 1);
-}
-
-TEST_F(UsableCpusTest, TheSmallestOfTheGroupsAboveCounts) {
-  Groups("0::/kubepods.slice/pod1/container");
-  Max("/kubepods.slice/pod1", "800000 100000");
-  Max("/kubepods.slice/pod1/container", "1600000 100000");
-  EXPECT_EQ(Cpus(), 8);
-  Max("/kubepods.slice", "200000 100000");
-  EXPECT_EQ(Cpus(), 2);
-}
-
-TEST_F(UsableCpusTest, TheGroupOfAContainerIsItsRoot) {
-  Max("", "500000 100000");
-  Groups("0::/");
-  EXPECT_EQ(Cpus(), 5);
-  // The path as the host sees it.
-  Groups("0::/system.slice/docker-1234.scope");
-  EXPECT_EQ(Cpus(), 5);
-  Groups("0::/../../other");
-  EXPECT_EQ(Cpus(), 5);
-}
-
-TEST_F(UsableCpusTest, AQuotaOfVersion1IsThatOfItsCpuController) {
-  Groups("5:cpuset:/a\n4:cpuacct,cpu:/docker/1234\n1:name=systemd:/x");
-  Quota("/cpuacct,cpu/docker/1234", "600000");
-  EXPECT_EQ(Cpus(), 6);
-  Quota("/cpu/docker", "300000");
-  EXPECT_EQ(Cpus(), 3);
-  Quota("/cpu/docker", "-1");
-  EXPECT_EQ(Cpus(), 6);
-  // Not a CPU quota.
-  Quota("/cpuset/a", "100000");
-  EXPECT_EQ(Cpus(), 6);
-}
-
-TEST_F(UsableCpusTest, BothVersionsMayBeMounted) {
-  Groups("1:cpu:/\n0::/job");
-  Max("/unified/job", "700000 100000");
-  EXPECT_EQ(Cpus(), 7);
-  Quota("/cpu", "200000");
-  EXPECT_EQ(Cpus(), 2);
-}
-
-TEST_F(UsableCpusTest, WhatCannotBeReadLimitsNothing) {
-  Groups("nonsense\n0:\n::\n0::\n0::job");
-  EXPECT_EQ(Cpus(), 64);
-  Groups("0::/job");
+// By the groups of a process with an affinity of 64 CPUs, and the quotas of version 2 (cpu.max) and
+// of version 1, of 100 ms.
+TEST_F(UsableCpusTest, AQuotaOfTheGroupLimitsThem) {
+  struct Quotas {
+    const char* groups;
+    std::vector<std::pair<std::string, const char*>> quotas;  // by file
+    int cpus;
+  };
+  const char* const pod = "0::/kubepods.slice/pod1/container";
+  const char* const first = "5:cpuset:/a\n4:cpuacct,cpu:/docker/1234\n1:name=systemd:/x";
+  const std::string max = "/cpu.max";
+  const std::string us = "/cpu.cfs_quota_us";
+  const std::vector<Quotas> cases = {
+      {"", {}, 64},
+      {"0::/user.slice", {}, 64},
+      {"0::/user.slice", {{"/user.slice" + max, "max 100000"}}, 64},
+      // It is rounded up.
+      {"0::/job", {{"/job" + max, "400000 100000"}}, 4},
+      {"0::/job", {{"/job" + max, "250000 100000"}}, 3},
+      {"0::/job", {{"/job" + max, "1000 100000"}}, 1},
+      // The smallest of the groups above counts.
+      {pod,
+       {{"/kubepods.slice/pod1" + max, "800000 100000"},
+        {"/kubepods.slice/pod1/container" + max, "1600000 100000"}},
+       8},
+      {pod,
+       {{"/kubepods.slice" + max, "200000 100000"},
+        {"/kubepods.slice/pod1" + max, "800000 100000"}},
+       2},
+      // The group of a container is its root, also where the path is as the host sees it.
+      {"0::/", {{max, "500000 100000"}}, 5},
+      {"0::/system.slice/docker-1234.scope", {{max, "500000 100000"}}, 5},
+      {"0::/../../other", {{max, "500000 100000"}}, 5},
+      // A quota of version 1 is that of its CPU controller.
+      {first, {{"/cpuacct,cpu/docker/1234" + us, "600000"}}, 6},
+      {first, {{"/cpuacct,cpu/docker/1234" + us, "600000"}, {"/cpu/docker" + us, "300000"}}, 3},
+      {first, {{"/cpuacct,cpu/docker/1234" + us, "600000"}, {"/cpu/docker" + us, "-1"}}, 6},
+      {first, {{"/cpuset/a" + us, "100000"}}, 64},
+      // Both versions may be mounted.
+      {"1:cpu:/\n0::/job", {{"/unified/job" + max, "700000 100000"}}, 7},
+      {"1:cpu:/\n0::/job", {{"/unified/job" + max, "700000 100000"}, {"/cpu" + us, "200000"}}, 2},
+      // What cannot be read limits nothing.
+      {"nonsense\n0:\n::\n0::\n0::job", {}, 64}};
+  const auto expect = [](const Quotas& each) {
+    const KernelFolder folder;
+    folder.Write("proc/self/cgroup", each.groups);
+    for (const auto& [file, quota] : each.quotas) {
+      folder.Write("cgroup" + file, quota);
+      if (!file.ends_with("quota_us")) continue;
+      folder.Write("cgroup" + file.substr(0, file.rfind('/')) + "/cpu.cfs_period_us", "100000");
+    }
+    const KernelRoots roots = {.proc = folder.Path("proc"), .cgroup = folder.Path("cgroup")};
+    for (const int affinity : {64, 2, 0}) {
+      const CpuCounts counts = {.affinity = affinity, .online = 128, .local_ranks = 1};
+      EXPECT_EQ(UsableCpus(counts, roots), std::max(std::min(each.cpus, affinity), 1))
+          << each.groups;
+    }
+  };
+  for (const Quotas& each : cases) expect(each);
   for (const char* const text : {"", "100000", "0 100000", "100000 0", "a b", "-5 100000"}) {
-    Max("/job", text);
-    EXPECT_EQ(Cpus(), 64) << text;
+    expect({"0::/job", {{"/job" + max, text}}, 64});
   }
-  EXPECT_EQ(Cpus(0), 1);
 }
 
 // NCCL's threads are bound to a few CPUs; the process is not.
@@ -267,17 +244,17 @@ TEST_F(UsableCpusTest, RanksOfAHostShareIt) {
 }
 
 TEST_F(UsableCpusTest, RanksOfAContainerShareItsCpusetAndItsQuota) {
-  Groups("0::/");
+  folder_.Write("proc/self/cgroup", "0::/");
   folder_.Write("cgroup/cpuset.cpus.effective", "0-15,64-79");
   EXPECT_EQ(Cpus({.affinity = 32, .online = 128, .local_ranks = 4}), 8);
-  Max("", "1600000 100000");
+  folder_.Write("cgroup/cpu.max", "1600000 100000");
   EXPECT_EQ(Cpus({.affinity = 32, .online = 128, .local_ranks = 4}), 4);
   folder_.Write("cgroup/cpuset.cpus.effective", "none");
   EXPECT_EQ(Cpus({.affinity = 32, .online = 128, .local_ranks = 4}), 4);
 }
 
 TEST_F(UsableCpusTest, ACpusetOfVersion1Counts) {
-  Groups("3:cpuset:/docker/a\n2:cpu,cpuacct:/docker/a");
+  folder_.Write("proc/self/cgroup", "3:cpuset:/docker/a\n2:cpu,cpuacct:/docker/a");
   folder_.Write("cgroup/cpuset/cpuset.effective_cpus", "2,4-6");
   EXPECT_EQ(Cpus({.affinity = 32, .online = 128, .local_ranks = 2}), 2);
 }
@@ -337,18 +314,29 @@ TEST(NetSettings, WithoutVariablesTheyAreTheDefaultsOfTheirStruct) {
   EXPECT_TRUE(read == NetSettings());
 }
 
+// Variables without their prefix NCCLTUNE_NET_.
+using Values = std::initializer_list<std::pair<const char*, const char*>>;
+
+NetSettings ReadFrom(const Values& values, std::vector<std::string>* warnings) {
+  ScopedVariables variables;
+  for (const auto& [name, value] : values) {
+    variables.Set(std::string("NCCLTUNE_NET_") + name, value);
+  }
+  return ReadNetSettings(warnings);
+}
+
 TEST(NetSettings, EachIsReadFromItsVariable) {
-  const ScopedVariable flows("NCCLTUNE_NET_FLOWS", "12");
-  const ScopedVariable threads("NCCLTUNE_NET_THREADS", "3");
-  const ScopedVariable eager("NCCLTUNE_NET_EAGER", "0");
-  const ScopedVariable devices("NCCLTUNE_NET_DEVICES", "3");
-  const ScopedVariable timeout("NCCLTUNE_NET_TIMEOUT", "30");
-  const ScopedVariable path_timeout("NCCLTUNE_NET_PATH_TIMEOUT", "7");
-  const ScopedVariable down_timeout("NCCLTUNE_NET_DOWN_TIMEOUT", "900");
-  const ScopedVariable ports("NCCLTUNE_NET_PORTS", "50000-65535");
-  const ScopedVariable nofile("NCCLTUNE_NET_NOFILE", "0");
   std::vector<std::string> warnings;
-  const NetSettings read = ReadNetSettings(&warnings);
+  const NetSettings read = ReadFrom({{"FLOWS", "12"},
+                                     {"THREADS", "3"},
+                                     {"EAGER", "0"},
+                                     {"DEVICES", "3"},
+                                     {"TIMEOUT", "30"},
+                                     {"PATH_TIMEOUT", "7"},
+                                     {"DOWN_TIMEOUT", "900"},
+                                     {"PORTS", "50000-65535"},
+                                     {"NOFILE", "0"}},
+                                    &warnings);
   EXPECT_TRUE(warnings.empty());
   EXPECT_TRUE(read == (NetSettings{.flows = 12,
                                    .threads = 3,
@@ -362,16 +350,16 @@ TEST(NetSettings, EachIsReadFromItsVariable) {
 }
 
 TEST(NetSettings, EveryBadValueIsNamedAndItsDefaultTaken) {
-  const ScopedVariable flows("NCCLTUNE_NET_FLOWS", "65");
-  const ScopedVariable threads("NCCLTUNE_NET_THREADS", "none");
-  const ScopedVariable eager("NCCLTUNE_NET_EAGER", "2M");
-  const ScopedVariable devices("NCCLTUNE_NET_DEVICES", "9");
-  const ScopedVariable timeout("NCCLTUNE_NET_TIMEOUT", "10s");
-  const ScopedVariable ports("NCCLTUNE_NET_PORTS", "50000");
-  const ScopedVariable zero_copy("NCCLTUNE_NET_ZEROCOPY", "yes");
-  const ScopedVariable nofile("NCCLTUNE_NET_NOFILE", "1048577");
   std::vector<std::string> warnings;
-  const NetSettings read = ReadNetSettings(&warnings);
+  const NetSettings read = ReadFrom({{"FLOWS", "65"},
+                                     {"THREADS", "none"},
+                                     {"EAGER", "2M"},
+                                     {"DEVICES", "9"},
+                                     {"TIMEOUT", "10s"},
+                                     {"PORTS", "50000"},
+                                     {"ZEROCOPY", "yes"},
+                                     {"NOFILE", "1048577"}},
+                                    &warnings);
   EXPECT_EQ(
       warnings,
       (std::vector<std::string>{
@@ -388,19 +376,16 @@ TEST(NetSettings, EveryBadValueIsNamedAndItsDefaultTaken) {
 }
 
 TEST(NetSettings, LimitsOfAnOutageFollowTheTimeoutOfTheConnection) {
-  struct Limits {
-    const char* timeout;
-    int path_ms;
-    int down_s;
-  };
-  for (const Limits& expected :
-       {Limits{"600", 60'000, 600}, Limits{"1800", 60'000, 1800}, Limits{"120", 12'000, 120},
-        Limits{"5", 1000, 5}, Limits{"0", 60'000, 0}}) {
-    const ScopedVariable timeout("NCCLTUNE_NET_TIMEOUT", expected.timeout);
+  const std::tuple<const char*, int, int> cases[] = {{"600", 60'000, 600},
+                                                     {"1800", 60'000, 1800},
+                                                     {"120", 12'000, 120},
+                                                     {"5", 1000, 5},
+                                                     {"0", 60'000, 0}};
+  for (const auto& [timeout, path_ms, down_s] : cases) {
     std::vector<std::string> warnings;
-    const NetSettings read = ReadNetSettings(&warnings);
-    EXPECT_EQ(read.path_timeout_ms, expected.path_ms) << expected.timeout;
-    EXPECT_EQ(read.down_timeout_s, expected.down_s) << expected.timeout;
+    const NetSettings read = ReadFrom({{"TIMEOUT", timeout}}, &warnings);
+    EXPECT_EQ(read.path_timeout_ms, path_ms) << timeout;
+    EXPECT_EQ(read.down_timeout_s, down_s) << timeout;
   }
 }
 
