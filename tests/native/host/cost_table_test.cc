@@ -38,19 +38,14 @@ std::string Usable(int minor, int collective, const Platform& platform) {
 
 constexpr int kListed[] = {22, 23, 24, 27, 28, 29, 30};
 
-TEST(Pick, TakesTheLeastCostInEveryVersion) {
+TEST(Pick, TakesTheLeastCostAndTheLowestNumberOfEqualOnesUntil230TheHighestFrom231) {
   const CostTable table = Table({{"tree/ll", 12}, {"ring/ll128", 7.5}, {"nvls/simple", 9}});
-  for (const int minor : kListed) EXPECT_EQ(PickOf(minor, table, table), "ring/ll128") << minor;
-  EXPECT_EQ(PickOf(31, table, table), "ring/ll128");
-  EXPECT_EQ(PickOf(32, table, table), "ring/ll128");
-}
-
-TEST(Pick, BreaksTiesToTheLowestNumberUntil230AndToTheHighestFrom231) {
-  const CostTable table =
+  const CostTable ties =
       Table({{"tree/ll128", 5}, {"tree/simple", 5}, {"ring/ll", 5}, {"nvls_tree/simple", 5}});
-  for (const int minor : kListed) EXPECT_EQ(PickOf(minor, table, table), "tree/ll128") << minor;
-  EXPECT_EQ(PickOf(31, table, table), "nvls_tree/simple");
-  EXPECT_EQ(PickOf(32, table, table), "nvls_tree/simple");
+  for (const int minor : {22, 23, 24, 27, 28, 29, 30, 31, 32}) {
+    EXPECT_EQ(PickOf(minor, table, table), "ring/ll128") << minor;
+    EXPECT_EQ(PickOf(minor, ties, ties), minor < 31 ? "tree/ll128" : "nvls_tree/simple") << minor;
+  }
 }
 
 TEST(Pick, TakesANegativeCostForUnusableUntil230AndForTheBestFrom231) {
