@@ -30,26 +30,16 @@ TEST(RuleSet, SortsOutOtherScales) {
 
 TEST(RuleSet, CountsWhatNoCallCanReach) {
   const RuleCounts counts = CountsOf(
-      "allreduce,0,9,tree,ll,-1,-1,-1\n"
-      "allreduce,2,7,tree,ll,8,-1,-1\n"      // same pair, covered
-      "allreduce,5,12,tree,ll,8,-1,-1\n"     // reaches further
-      "allgather,2,7,tree,ll,-1,-1,-1\n"     // another collective
-      "allreduce,2,7,tree,ll,-1,-1,-1,2\n",  // another condition
+      "allreduce,0,9,tree,ll,-1,-1,-1,-1,-1,4096\n"
+      "allreduce,2,7,tree,ll,8,-1,-1,-1,-1,8192\n"  // same pair, covered
+      "allreduce,5,12,tree,ll,8,-1,-1\n"            // reaches further
+      "allgather,2,7,tree,ll,-1,-1,-1\n"            // another collective
+      "allreduce,2,7,tree,ll,-1,-1,-1,2,1,4096\n"   // another condition
+      "allreduce,0,9,ring,ll,8,4,32,-1,-1,4096\n",  // another scale
       {1, 8});
   EXPECT_EQ(counts.shadowed, 1U);
   EXPECT_EQ(counts.applied, 4U);
   EXPECT_EQ(counts.with_channels, 1U);
-}
-
-TEST(RuleSet, CountsChunkSizesThatCanBeReached) {
-  const RuleCounts counts = CountsOf(
-      "allreduce,0,9,tree,ll,-1,-1,-1,-1,-1,4096\n"
-      "allreduce,2,7,tree,ll,-1,-1,-1,-1,-1,8192\n"    // covered
-      "allreduce,0,9,ring,ll,-1,4,32,-1,-1,4096\n"     // another scale
-      "allreduce,0,9,ring,simple,-1,-1,-1,-1,-1,-1\n"  // none
-      "allgather,0,9,ring,ll,-1,-1,-1,2,1,4096\n",
-      {1, 8});
-  EXPECT_EQ(counts.applied, 3U);
   EXPECT_EQ(counts.with_chunk, 2U);
 }
 
