@@ -544,10 +544,13 @@ def _beside_log(data: bytes) -> tuple[bytes, list[tuple[int, int]]]:
 
 
 def _is_settings(head: bytes) -> bool:
-    """Return whether most lines are `NAME=value`: an environment, or a file of NCCL's settings."""
+    """Return whether most lines are `NAME=value`: an environment, or a file of NCCL's settings.
+
+    Either has a name once: lines of one name are commands of several processes.
+    """
     lines = [line for line in head.split(b"\n") if line.strip() and not line.startswith(b"#")]
-    assigned = sum(1 for line in lines if _ASSIGNED.match(line))
-    return assigned > 0 and 2 * assigned > len(lines)
+    names = {match[0] for line in lines if (match := _ASSIGNED.match(line))}
+    return bool(names) and 2 * len(names) > len(lines)
 
 
 def _is_other(hint: str, head: bytes) -> bool:

@@ -212,6 +212,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"ibv_poll_cq\(\) returned|Got CQE with error", "rdma_failed"),
     (r"p2p_resiliency", "", "rdma_failover"),
     ("", r"compiled with (?:too old|NCCL) version", "nccl_symbol"),
+    ("", r"failed to peer with device.*mapping resources exhausted", "peer_limit"),
     ("", r"failed to peer with device", "peer_import"),
     ("", r"closed by remote peer|Connection reset by peer|Broken pipe", "peer_gone"),
     ("", r"(?:[Cc]onnect\b|recv|send|accept|bind|poll|listen|getaddrinfo).*"

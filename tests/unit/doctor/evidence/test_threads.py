@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines that people paste in threads, with the rule and the advice that fit, and what does not."""
+
+from pathlib import Path
+
+import pytest
+
+from nccltune.doctor.examine import examine
+from nccltune.doctor.rulebase import rule_base
+from tests.unit.doctor.evidence.node import pasted_facts
+
+BTL = "[n1][[463,1],0][btl_tcp_{0}] {1}\n"
+MPI = BTL.format("endpoint.c:9:mca_btl_tcp_endpoint_complete_connect", "connect() failed: No route")
+PAIRS = BTL.format("proc.c:9:mca_btl_tcp_proc_create_interface_graph", "Unable to find a pairing")
+SYSTEM = "RuntimeError: NCCL error in: x.cpp:1, unhandled system error, NCCL version 2.{}.8\n"
+NVML = "Failed to initialize NVML: {}\n"
+MODPOST = "ERROR: modpost: GPL-incompatible module nvidia.ko uses GPL-only symbol 'rcu'\n"
+GONE = "n:1:2 [0] misc/shmutils.cc:9 NCCL WARN unlink shared memory /dev/shm/nccl-a failed, error: "
+THREADS = [
+    (MPI, "ucx-error", "btl_tcp_if_include", "connection-failed"),
+    (PAIRS, "optional-step-failed", "btl_tcp_disable_family 6", "ucx-error"),
+    ("WARNING: There was an error initializing an OpenFabrics device.\n", "optional-step-failed",
+     "--mca btl ^openib", "launcher-failed"),
+    ("c.c:1 UCX  WARN  transport 'ud' is not available, please use one or more of: self, tcp\n",
+     "optional-step-failed", "UCX_TLS", "ucx-error"),
+    (SYSTEM.format(7), "nccl-failed", "WSL wants", ""),
+    (SYSTEM.format(18), "nccl-failed", "/dev/shm", ""),
+    (NVML.format("Driver/library version mismatch"), "gpu-not-visible", "libraries of its own", ""),
+    (NVML.format("Unknown Error"), "gpu-not-visible", "daemon-reload", ""),
+    (f"{MODPOST}nvidia-driver-7 0/1 CrashLoopBackOff\n", "gpu-not-visible", "its open modules", ""),
+    ("x:1:2 [8] transport/p2p.cc:5 NCCL WARN failed to peer with device 9(=9): 711 peer mapping "
+     "resources exhausted\n", "peer-limit", "NCCL_CUMEM_ENABLE=0", "peer-import"),
+    (f"{GONE}No such file or directory\n", "shm-access", "RemoveIPC=no", ""),
+    ("include/socket.h:9 WARN Socket creation failed : Address family not supported by protocol\n",
+     "peer-address", "--network=host", "connection-failed"),
+    ("nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping\n",
+     "driver-kernel-lines", "560", ""),
+    ("nvidia-container-cli.real: initialization error: driver error: failed to process request\n",
+     "gpu-not-visible", "load the driver", ""),
+    # Commands of two processes are no environment.
+    ("CUDA_VISIBLE_DEVICES=0 worker -f s\nCUDA_VISIBLE_DEVICES=1 worker -f s\nSegmentation fault\n",
+     "process-died", "Signal 11", "settings-contradict"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "rule", "said", "other"), THREADS)
+def test_a_thread_has_its_cause(
+    text: str, rule: str, said: str, other: str, tmp_path: Path
+) -> None:
+    facts = pasted_facts(tmp_path, "post.txt", text)
+    judged = {one.rule: one for one in examine({"n1": facts}, rule_base(), "x").rules}
+    found = {name for name, one in judged.items() if one.verdict.value == "finding"}
+    assert rule in found
+    assert said in judged[rule].remedy
+    assert other not in found
