@@ -16,6 +16,7 @@ SYSTEM = "RuntimeError: NCCL error in: x.cpp:1, unhandled system error, NCCL ver
 NVML = "Failed to initialize NVML: {}\n"
 MODPOST = "ERROR: modpost: GPL-incompatible module nvidia.ko uses GPL-only symbol 'rcu'\n"
 GONE = "n:1:2 [0] misc/shmutils.cc:9 NCCL WARN unlink shared memory /dev/shm/nccl-a failed, error: "
+SCRIPT = "#!/bin/bash\n#SBATCH --gpus-per-task=1\n"
 THREADS = [
     (MPI, "ucx-error", "btl_tcp_if_include", "connection-failed"),
     (PAIRS, "optional-step-failed", "btl_tcp_disable_family 6", "ucx-error"),
@@ -37,6 +38,16 @@ THREADS = [
      "driver-kernel-lines", "560", ""),
     ("nvidia-container-cli.real: initialization error: driver error: failed to process request\n",
      "gpu-not-visible", "load the driver", ""),
+    (f"{SCRIPT}srun train\n\nRuntimeError: CUDA error: invalid device ordinal\n", "gpu-ordinal",
+     "--gpu-bind=none", ""),
+    ("ibgda.cpp:1: NULL value Unable to create ah.\n"
+     "src/host/transport/t.cpp:9: non-zero status: 7 connect EPS failed\n", "other-library",
+     "NVSHMEM_IB_GID_INDEX", ""),
+    ("[n:1:0:1] log.c:1  Transport retry count exceeded on mlx5_0:1/RoCE (hw_synd 0/0)\n"
+     "[n:1:0:1] log.c:1  DCI QP 0x14 [rqpn 0x2 sgix 0 dgid fe80::5:1 tc 0]\n", "ucx-error",
+     "an address of one link", ""),
+    ("NVRM: Xid (PCI:0000:01:00): 119, pid=4, Timeout waiting for RPC from GSP!\n", "xid-fault",
+     "update it", ""),
     # Commands of two processes are no environment.
     ("CUDA_VISIBLE_DEVICES=0 worker -f s\nCUDA_VISIBLE_DEVICES=1 worker -f s\nSegmentation fault\n",
      "process-died", "Signal 11", "settings-contradict"),
