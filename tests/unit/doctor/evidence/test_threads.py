@@ -46,6 +46,18 @@ THREADS = [
     ("[n:1:0:1] log.c:1  Transport retry count exceeded on mlx5_0:1/RoCE (hw_synd 0/0)\n"
      "[n:1:0:1] log.c:1  DCI QP 0x14 [rqpn 0x2 sgix 0 dgid fe80::5:1 tc 0]\n", "ucx-error",
      "an address of one link", ""),
+    ("[Rank 0]: Error 22 (Invalid argument) at (x.c:8):Failed to modify QP (libibverbs)\n",
+     "roce-qp-error", "GID", ""),
+    ("  what():  a work item: status 12 (Ib failure: Cannot allocate memory)\n", "rdma-memory",
+     "memlock=-1", ""),
+    ("InvalidArgumentError: No OpKernel was registered to support Op 'NcclAllReduce' used by X\n",
+     "nccl-symbol", "HierarchicalCopyAllReduce", ""),
+    ("node: Test HIP failure common.cu:9 'hipErrorInvalidDevice'\n", "gpu-ordinal", "/dev/kfd", ""),
+    ("n:1:1 [0] transport/p2p.cc:9 NCCL WARN Cuda failure 1 'invalid argument'\n"
+     "n:1:1 [0] init.cc:9 NCCL WARN commReclaim: cleanup comm 0x9 rank 0 failed in destroy/abort,"
+     " error 1\n", "error-echo", "destroy the process group first", "peer-import"),
+    ("n:1:1 [0] NCCL INFO NET/IB : Using [0]rocep1s0f0:1/RoCE [RO]; OOB enP7s7:10.0.0.1<0>\n",
+     "half-socket", "MTU 9000", ""),
     ("NVRM: Xid (PCI:0000:01:00): 119, pid=4, Timeout waiting for RPC from GSP!\n", "xid-fault",
      "update it", ""),
     # Commands of two processes are no environment.
