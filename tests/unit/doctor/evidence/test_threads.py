@@ -58,6 +58,8 @@ THREADS = [
      " error 1\n", "error-echo", "destroy the process group first", "peer-import"),
     ("n:1:1 [0] NCCL INFO NET/IB : Using [0]rocep1s0f0:1/RoCE [RO]; OOB enP7s7:10.0.0.1<0>\n",
      "half-socket", "MTU 9000", ""),
+    ("n1.5388PSM2 no hfi units are active (err=23)\nFatal error in PMPI_Init: Other MPI error\n",
+     "ucx-error", "FI_PROVIDER", ""),
     ("NVRM: Xid (PCI:0000:01:00): 119, pid=4, Timeout waiting for RPC from GSP!\n", "xid-fault",
      "update it", ""),
     # Commands of two processes are no environment.
