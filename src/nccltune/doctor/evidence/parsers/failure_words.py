@@ -69,7 +69,7 @@ WORDS: dict[str, tuple[str, ...]] = {
         "peer access is not supported", "cudaErrorPeerAccessUnsupported"),
     "custom_all_reduce": ("Failed: Cuda error",),
     "device": ("invalid device ordinal", "cudaErrorInvalidDevice", "both on CUDA device",
-        "'hipErrorInvalidDevice'",
+        "'hipErrorInvalidDevice'", "Duplicated GPU device is not allowed",
         "required GPUs exceeds the total number", "larger than the number of available GPUs"),
     "peer_limit": ("CUDA_ERROR_TOO_MANY_PEERS", "cudaErrorTooManyPeers",
         "peer mapping resources exhausted"),
