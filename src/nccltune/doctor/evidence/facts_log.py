@@ -79,7 +79,7 @@ _DEVICE = re.compile(
 _MOST_MESSAGES = 2000
 _GDR_OFF = re.compile(r"(NET/(?!(Fast)?Socket).*)?GPU Direct RDMA Disabled for HCA(?! \d+ .hfi1)")
 _RECEIVED = re.compile(r"-> \d{1,9}\[(?P<gpu>\w{1,12})\] \[receive\] via NET/IB/\S{1,40}")
-_RCCL = (b"RCCL version", b"ibrccl", b"HIP failure", b"/hipify/")
+_RCCL = (b"RCCL version", b"ibrccl", b"HIP failure", b"/hipify/", b"memory_peers/amdkfd")
 _SOCKET, _NET = (
     b"NET/Socket : Using",
     re.compile(rb"NET/(?:IB|OFI) ?:? (?:Using|Selected)|via NET/(?!S)|network .{1,40} not found"),

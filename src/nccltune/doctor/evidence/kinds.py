@@ -392,14 +392,22 @@ def _states_failure(data: bytes) -> bool:
     )
 
 
+_AFTER_SCRIPT = re.compile(
+    rb"^(?:```|Traceback \(most|(?:\[rank\d+\]: ?|\d+: ?)?(?:\w+\.)*\w+(?:Error|Exception): "
+    rb"|[WEF] ?\S{1,200}\.(?:cc|cpp|cu):\d+\]|\S+: Test (?:NCCL|CUDA) failure"
+    rb"|(?:srun|slurmstepd): error: )",
+    re.M,
+)
+
+
 def _fails_beside_script(data: bytes) -> bool:
-    """Return whether a text with a script states a failure before it, or after the fence that ends
-    it; True for a text without a script."""
+    """Return whether a text with a script states a failure before it, after the fence that ends it,
+    or from the first line on that a program printed; True for a text without a script."""
     script = _SCRIPT.search(data)
     if script is None:
         return True
-    fence = data.find(b"\n```", script.end())
-    after = data[fence:] if fence >= 0 else b""
+    end = _AFTER_SCRIPT.search(data, script.end())
+    after = data[end.start() :] if end is not None else b""
     return _states_failure(data[: script.start()] + b"\n" + after)
 
 
@@ -544,10 +552,13 @@ def _beside_log(data: bytes) -> tuple[bytes, list[tuple[int, int]]]:
 
 
 def _is_settings(head: bytes) -> bool:
-    """Return whether most lines are `NAME=value`: an environment, or a file of NCCL's settings."""
+    """Return whether most lines are `NAME=value`: an environment, or a file of NCCL's settings.
+
+    Either has a name once: lines of one name are commands of several processes.
+    """
     lines = [line for line in head.split(b"\n") if line.strip() and not line.startswith(b"#")]
-    assigned = sum(1 for line in lines if _ASSIGNED.match(line))
-    return assigned > 0 and 2 * assigned > len(lines)
+    names = {match[0] for line in lines if (match := _ASSIGNED.match(line))}
+    return bool(names) and 2 * len(names) > len(lines)
 
 
 def _is_other(hint: str, head: bytes) -> bool:

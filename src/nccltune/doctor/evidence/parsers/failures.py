@@ -47,7 +47,9 @@ _CUDA_WARN = re.compile(
     rf"(?P<file>[\w./-]{{1,120}}):\d{{1,6}} {_WARN} (?P<said>[^\n]{{0,8}}uda failure[^\n]*)"
 )
 # A warning of NCCL 2.1 to 2.3, which have no NCCL before WARN.
-_OLD_WARN = re.compile(r"^.{1,200}\] [\w/]{1,60}\.(?:h|cc|cu):\d{1,6} WARN (?P<message>.+)", re.M)
+_OLD_WARN = re.compile(
+    r"^(?:.{1,200}\] )?[\w/]{1,60}\.(?:h|cc|cu):\d{1,6} WARN (?P<message>.+)", re.M
+)
 # Lines that contain a word of WORDS but state success, or that a library is not there that the
 # program can do without: drivers of other NICs, parts of Open MPI, TensorRT, NCCL's plugins.
 _ALSO_FINE = re.compile(
@@ -151,8 +153,8 @@ def mentions_failure(data: bytes) -> bool:
 
 
 def states_failure(data: bytes) -> bool:
-    """Return whether a text contains one of the words in WORDS or _BARE outside of prose, or a line
-    of _BESIDE."""
+    """Return whether a text contains one of the words in WORDS or _BARE outside of prose, a line of
+    _BESIDE, or a warning of an old NCCL."""
     words = [word for word in _BYTES if word in data]
     lines = (line for line in data.splitlines() if any(word in line for word in words))
     if words and (
@@ -160,9 +162,8 @@ def states_failure(data: bytes) -> bool:
         or not all(_is_prose(line.decode(errors="replace")) for line in lines)
     ):
         return True
-    return any(word.encode() in data for word, *_ in _BESIDE) and bool(
-        _beside(data.decode(errors="replace"))
-    )
+    text = data.decode(errors="replace")
+    return bool(_beside(text)) or (" WARN " in text and _OLD_WARN.search(text) is not None)
 
 
 _MOST_PROSE = 1 << 16

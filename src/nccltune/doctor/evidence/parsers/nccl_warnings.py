@@ -27,7 +27,8 @@ _CALL = re.compile(
 )
 # Programs that call verbs themselves: `Failed to modify QP to RTR, check gid: Invalid argument`.
 _OTHER_CALL = re.compile(
-    r"\b[Ff]ailed to (?P<what>modify|create|register) (?:QP|CQ|MR|memory)\b.*: (?P<why>[A-Z].*)"
+    r"(?:\bError \d+ \((?P<first>[A-Z][^)]+)\).*)?\b[Ff]ailed to"
+    r" (?P<what>modify|create|register) (?:QP|CQ|MR|memory)\b(?(first)|.*: (?P<why>[A-Z].*))"
 )
 _OTHER_CALLS = {"modify": "ibv_modify_qp", "create": "ibv_create_qp", "register": "ibv_reg_mr"}
 _COMPLETIONS = {
@@ -212,6 +213,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"ibv_poll_cq\(\) returned|Got CQE with error", "rdma_failed"),
     (r"p2p_resiliency", "", "rdma_failover"),
     ("", r"compiled with (?:too old|NCCL) version", "nccl_symbol"),
+    ("", r"failed to peer with device.*mapping resources exhausted", "peer_limit"),
     ("", r"failed to peer with device", "peer_import"),
     ("", r"closed by remote peer|Connection reset by peer|Broken pipe", "peer_gone"),
     ("", r"(?:[Cc]onnect\b|recv|send|accept|bind|poll|listen|getaddrinfo).*"
@@ -302,7 +304,7 @@ def _message_kind(message: str, file: str) -> str:
     if (call := _CALL.search(message)) is not None:
         return _verbs_kind(call["call"], call["why"], int(call["status"] or 0))
     if (other := _OTHER_CALL.search(message)) is not None and not file:
-        return _verbs_kind(_OTHER_CALLS[other["what"]], other["why"], 0)
+        return _verbs_kind(_OTHER_CALLS[other["what"]], other["first"] or other["why"], 0)
     if (cuda := _CUDA.search(message)) is not None:
         return _cuda_kind(cuda["code"], cuda["words"], file)
     return next((kind for pattern, kind in _of_file(file) if pattern.search(message)), WARNING)
