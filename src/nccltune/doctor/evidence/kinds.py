@@ -288,6 +288,10 @@ _TEST_ROW = re.compile(
     rb"(?:\.\d|\s+\d+\.\d)",
     re.M,
 )
+# What PyTorch, DeepSpeed, vLLM and SGLang print of NCCL, also where all is well.
+_PROGRAM = re.compile(
+    rb"\bbackend(?:=| )nccl\b|\bProcessGroupNCCL\.cpp:\d|\busing nccl==\d|\bFound nccl from library"
+)
 _DIAGNOSTICS = b"NCCL DIAG "
 _TOPO_PCI = re.compile(PCI_MATRIX.pattern.encode())
 """The same matrix of the same machine, with PCIe alone."""
@@ -354,14 +358,16 @@ def kinds_of(name: str, data: bytes, *, collected: bool = False) -> FileItems:
         # a tool or program that fails after one that does not.
         if by_content not in {"counters", hint} and _COUNTER.search(head) is not None:
             return FileItems((by_content, "counters"), sure=True)
-        # A kernel's log whose lines have no mark of the kernel says nothing of a program.
-        is_quiet = by_content in _WITHOUT_ERRORS or (is_named and not sections)
+        # A program may print nvidia-smi's table first. A kernel's log whose lines have no mark of
+        # the kernel says nothing of a program.
+        is_quiet = by_content in _WITHOUT_ERRORS and _PROGRAM.search(data) is None
+        is_quiet = is_quiet or (is_named and not sections)
         # A launcher's command with what it printed is no script, and a post has words beside one.
         is_quiet = is_quiet or (by_content == "job" and not _fails_beside_script(data))
         fails = _states_failure(data) or (by_content == "job" and _has_other_lines(data))
         items = (by_content,) if is_quiet or not fails else (by_content, OUTPUT)
         return FileItems(items, sure=True)
-    if states_failure(data) or has_workaround(data):
+    if states_failure(data) or has_workaround(data) or _PROGRAM.search(data) is not None:
         return FileItems((OUTPUT,), sure=True)
     if not head.strip():
         return FileItems((hint,), sure=hint in _OFTEN_EMPTY) if hint else FileItems((), sure=False)

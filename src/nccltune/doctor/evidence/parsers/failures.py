@@ -23,9 +23,11 @@ LONGEST = 300
 _KIND = {word: kind for kind, words in WORDS.items() for word in words}
 _RANKS = {kind: number for number, kind in enumerate(WORDS)}
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
-# Lines that only mention a failure: comments, echoed code, log calls, searches.
+# Lines that only mention a failure: comments, code that a shell echoes, records of MLPerf, calls of
+# loggers, searches.
 _QUOTED = re.compile(
-    r"^\s*(?://|echo |(?:\S{0,80}[$#] ?)?(?:sudo )?(?:[a-z]*grep|awk|sed|rg) "
+    r"^\s*(?:\d{1,5}: )?(?://|\+{1,4} |:::[A-Z]+ |echo "
+    r"|(?:\S{0,80}[$#] ?)?(?:sudo )?(?:[a-z]*grep|awk|sed|rg) "
     r"|if |elif |except |raise |print\(|logger\.)"
 )
 _THROWN = re.compile(
@@ -49,13 +51,15 @@ _CUDA_WARN = re.compile(
 # A warning of NCCL 2.1 to 2.3, which have no NCCL before WARN.
 _OLD_WARN = re.compile(r"^.{1,200}\] [\w/]{1,60}\.(?:h|cc|cu):\d{1,6} WARN (?P<message>.+)", re.M)
 # Lines that contain a word of WORDS but state success, or that a library is not there that the
-# program can do without: drivers of other NICs, parts of Open MPI, TensorRT, NCCL's plugins.
+# program can do without: drivers of other NICs, parts of Open MPI, TensorRT, NCCL's plugins. Slurm
+# looks at /proc of a thread that has just ended.
 _ALSO_FINE = re.compile(
     r"(?i:\b(?:no|not|without|never|any) (?:\w+ ){0,4}s?xid)"
     r"|(?i:\bxid.{0,12}\bno(?:ne|t (?:seen|found)))|"
     r"Out of bounds values\s*:\s*\d+ OK|exitcode\s*: 0\b|couldn't load driver '|\(ignored\)\s*$"
     r"|^\s*(?:sudo: unable to resolve|curl: \(|wget: |fatal: unable to access)"
     r"|lib(?:nvinfer|[nr]ccl-?(?:net|tuner|profiler|env))\S*\.so\S*: cannot open shared object"
+    r"|\bWarning: (?!.*\blib(?:cuda|nvidia|[nr]ccl)).*cannot open shared object|: _is_a_lwp: open"
 )
 # A person tells what was: words that no tool prints, or two that tools seldom print. What a program
 # printed, with a time, a level or a place in its code, may stand in the same line.
@@ -130,6 +134,10 @@ _ALIKE = re.compile(
 )
 _LIBFABRIC = ("ofi", "rdma", "verbs")
 _QUIET = re.compile(r"\b(?:INFO|TRACE|DEBUG|UCX)\b")
+
+
+# A server that was told to end: what its parts say of each other afterwards is no failure.
+_SHUT_DOWN = re.compile(r"\[shutdown\] |trigger received signal=|Shutting down FastAPI HTTP server")
 
 
 class FailureLine(NamedTuple):
@@ -208,12 +216,20 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
             at.pop(text.rfind("\n", 0, match.start()) + 1, None)
     found: dict[tuple[str, str], FailureLine] = {}
     number, before = 1, 0
+    told = _SHUT_DOWN.search(text)
+    shut_down = told.start() if told is not None else len(text)
+    begun = text.find("NCCL version")
     for start in sorted(at):
         number += text.count("\n", before, start)
         before = start
         end = text.find("\n", start)
         line = text[start : end if end >= 0 else len(text)][: 4 * LONGEST].strip()
         if _ALSO_FINE.search(line) or _is_prose(line):
+            continue
+        # Of the server's end, and of a step of the job script before that which uses NCCL.
+        if ("EngineDeadError" in line and start > shut_down) or (
+            "srun: error:" in line and "Exited with exit code" in line and start < begun
+        ):
             continue
         # The line after it has the status, where it is shown; that before it what CUDA refused.
         is_effect = ("Got CQE with error" in line and "Got completion from peer" in text) or (
@@ -342,6 +358,27 @@ def crash_frames(text: str) -> tuple[FailureLine, ...]:
             said = f"first frame of the crash outside the C library: {match[0].strip()}"
             return (FailureLine("died", said[:LONGEST], line, 1),)
     return ()
+
+
+# What vLLM, SGLang and torchrun print before the traceback of the worker that failed.
+_FAILED = re.compile(
+    r"EngineCore (?:failed to start|encountered a fatal error)|Scheduler hit an exception"
+    r"|Worker\w* (?:failed to start|hit an exc)"
+    r"|Traceback \(most recent call last\)(?=(?s:.*)\bChildFailedError\b)"
+)
+_RAISED = re.compile(
+    r"(?:^|[\]):] )(?P<said>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): [^\n]+)$", re.M
+)
+
+
+def raised(text: str) -> tuple[FailureLine, ...]:
+    """Return the first exception of the first worker that failed."""
+    failed = _FAILED.search(text) if "Traceback" in text else None
+    match = _RAISED.search(text, failed.end(), failed.end() + _NEAR) if failed is not None else None
+    if match is None:
+        return ()
+    line = text.count("\n", 0, match.start("said")) + 1
+    return (FailureLine("died", f"what the worker raised: {match['said']}"[:LONGEST], line, 1),)
 
 
 _WORD = r"[0-9a-f]{8}"
