@@ -288,9 +288,11 @@ _TEST_ROW = re.compile(
     rb"(?:\.\d|\s+\d+\.\d)",
     re.M,
 )
-# What PyTorch, DeepSpeed, vLLM and SGLang print of NCCL, also where all is well.
+# What PyTorch, DeepSpeed, vLLM, SGLang and MLPerf print, also where all is well.
 _PROGRAM = re.compile(
     rb"\bbackend(?:=| )nccl\b|\bProcessGroupNCCL\.cpp:\d|\busing nccl==\d|\bFound nccl from library"
+    rb"|^(?:\d+: )?:::MLLOG ",
+    re.M,
 )
 _DIAGNOSTICS = b"NCCL DIAG "
 _TOPO_PCI = re.compile(PCI_MATRIX.pattern.encode())
