@@ -360,8 +360,7 @@ def kinds_of(name: str, data: bytes, *, collected: bool = False) -> FileItems:
         # a tool or program that fails after one that does not.
         if by_content not in {"counters", hint} and _COUNTER.search(head) is not None:
             return FileItems((by_content, "counters"), sure=True)
-        # A program may print nvidia-smi's table first. A kernel's log whose lines have no mark of
-        # the kernel says nothing of a program.
+        # A kernel's log whose lines have no mark of the kernel says nothing of a program.
         is_quiet = by_content in _WITHOUT_ERRORS and _PROGRAM.search(data) is None
         is_quiet = is_quiet or (is_named and not sections)
         # A launcher's command with what it printed is no script, and a post has words beside one.

@@ -50,8 +50,8 @@ _LINE_END = re.compile(rb"\r\n?|\n")
 
 @lru_cache(maxsize=4)
 def _lines_in_file(data: bytes) -> Sequence[int]:
-    """Return the line of the file of each line of its decoded text. In the text a lone CR, with
-    which a progress bar begins its line again, ends a line; for editors and grep only LF does."""
+    """Return the line of the file of each line of its decoded text, in which a lone CR (of a
+    progress bar) ends a line, too."""
     ends = (match[0] != b"\r" for match in _LINE_END.finditer(data))
     return array("I", accumulate(ends, initial=1))
 

@@ -47,7 +47,6 @@ def unfinished(text: str) -> list[LogInit]:
 
 def test_all_ranks_complete() -> None:
     assert unfinished(STARTS + completes(3, 1, 0, 2)) == []
-    # Where nodes write over each other, a line lacks its head.
     assert unfinished(STARTS + completes(3, 1) + completes(2, 0).replace("h1:12:22 [0] ", "")) == []
 
 

@@ -52,7 +52,6 @@ def test_evidence_says_what_was_read(text: str, rule: str, evidence: str, tmp_pa
 def test_evidence_of_a_failure_has_the_file_of_its_line(tmp_path: Path) -> None:
     put(tmp_path, "n1/a.log", "ibv_create_cq(cqe=64) failed: Cannot allocate memory\n")
     put(tmp_path, "n1/b.log", "Error: rank 27 and rank 19 both on CUDA device 53000\n")
-    # A progress bar begins its line again with a lone CR, which ends no line for an editor.
     engine = (
         "  0%\r 50%\r100%\r\nERROR [core.py:9] EngineCore failed to start.\nERROR [core.py:9] {}\n"
     )

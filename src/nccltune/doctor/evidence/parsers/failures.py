@@ -6,7 +6,8 @@ them. A connection that was tried a third as often as NCCL tries is no such oper
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.failure_words import WORDS
@@ -23,8 +24,7 @@ LONGEST = 300
 _KIND = {word: kind for kind, words in WORDS.items() for word in words}
 _RANKS = {kind: number for number, kind in enumerate(WORDS)}
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
-# Lines that only mention a failure: comments, code that a shell echoes, records of MLPerf, calls of
-# loggers, searches.
+# Lines that only mention a failure: comments, echoed code, log calls, searches, MLPerf's records.
 _QUOTED = re.compile(
     r"^\s*(?:\d{1,5}: )?(?://|\+{1,4} |:::[A-Z]+ |echo "
     r"|(?:\S{0,80}[$#] ?)?(?:sudo )?(?:[a-z]*grep|awk|sed|rg) "
@@ -51,8 +51,7 @@ _CUDA_WARN = re.compile(
 # A warning of NCCL 2.1 to 2.3, which have no NCCL before WARN.
 _OLD_WARN = re.compile(r"^.{1,200}\] [\w/]{1,60}\.(?:h|cc|cu):\d{1,6} WARN (?P<message>.+)", re.M)
 # Lines that contain a word of WORDS but state success, or that a library is not there that the
-# program can do without: drivers of other NICs, parts of Open MPI, TensorRT, NCCL's plugins. Slurm
-# looks at /proc of a thread that has just ended.
+# program can do without: drivers of other NICs, parts of Open MPI, TensorRT, NCCL's plugins.
 _ALSO_FINE = re.compile(
     r"(?i:\b(?:no|not|without|never|any) (?:\w+ ){0,4}s?xid)"
     r"|(?i:\bxid.{0,12}\bno(?:ne|t (?:seen|found)))|"
@@ -136,8 +135,9 @@ _LIBFABRIC = ("ofi", "rdma", "verbs")
 _QUIET = re.compile(r"\b(?:INFO|TRACE|DEBUG|UCX)\b")
 
 
-# A server that was told to end: what its parts say of each other afterwards is no failure.
-_SHUT_DOWN = re.compile(r"\[shutdown\] |trigger received signal=|Shutting down FastAPI HTTP server")
+_SHUT_DOWN = re.compile(r"\[shutdown\] |trigger received signal|Shutting down FastAPI HTTP server")
+_RUNS = re.compile(r"NCCL version|ProcessGroupNCCL\.cpp|:::MLLOG ")
+_SERVES = re.compile(r"Application startup complete|\"POST \S{1,200} HTTP/1\.1\" 200")
 
 
 class FailureLine(NamedTuple):
@@ -216,20 +216,13 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
             at.pop(text.rfind("\n", 0, match.start()) + 1, None)
     found: dict[tuple[str, str], FailureLine] = {}
     number, before = 1, 0
-    told = _SHUT_DOWN.search(text)
-    shut_down = told.start() if told is not None else len(text)
-    begun = text.find("NCCL version")
+    goes_on = _goes_on(text)
     for start in sorted(at):
         number += text.count("\n", before, start)
         before = start
         end = text.find("\n", start)
         line = text[start : end if end >= 0 else len(text)][: 4 * LONGEST].strip()
-        if _ALSO_FINE.search(line) or _is_prose(line):
-            continue
-        # Of the server's end, and of a step of the job script before that which uses NCCL.
-        if ("EngineDeadError" in line and start > shut_down) or (
-            "srun: error:" in line and "Exited with exit code" in line and start < begun
-        ):
+        if _ALSO_FINE.search(line) or _is_prose(line) or goes_on(line, start):
             continue
         # The line after it has the status, where it is shown; that before it what CUDA refused.
         is_effect = ("Got CQE with error" in line and "Got completion from peer" in text) or (
@@ -245,6 +238,29 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
             said = _ALIKE.sub("", said) if len(said) > LONGEST and "FingerPrint" in said else said
             found[key] = FailureLine(key[0], said[:LONGEST], number, 1)
     return tuple(found.values())
+
+
+def _goes_on(text: str) -> Callable[[str, int], bool]:
+    """Return a function that tells of a line and its offset whether the text shows that the job or
+    server went on after it, or that the server had been told to end."""
+
+    @cache
+    def ends(pattern: re.Pattern[str]) -> tuple[int, int]:
+        found = [match.start() for match in pattern.finditer(text)]
+        return (found[0], found[-1]) if found else (len(text), -1)
+
+    def goes_on(line: str, start: int) -> bool:
+        if "EngineDeadError" in line:
+            return start > ends(_SHUT_DOWN)[0]
+        if "shared memory broadcast block" in line:
+            return start < ends(_SERVES)[1]
+        if "client socket has failed to connect" in line:
+            return start < ends(_RUNS)[1] and "client socket has timed out" not in text
+        # A step of the script before the job.
+        ended = "Exited with exit code" in line or "command not found" in line
+        return ended and start < ends(_RUNS)[0] < len(text)
+
+    return goes_on
 
 
 def _is_quiet(line: str) -> bool:
@@ -360,22 +376,21 @@ def crash_frames(text: str) -> tuple[FailureLine, ...]:
     return ()
 
 
-# What vLLM, SGLang and torchrun print before the traceback of the worker that failed.
+# What vLLM and SGLang print before the traceback of the worker that failed.
 _FAILED = re.compile(
-    r"EngineCore (?:failed to start|encountered a fatal error)|Scheduler hit an exception"
-    r"|Worker\w* (?:failed to start|hit an exc)"
-    r"|Traceback \(most recent call last\)(?=(?s:.*)\bChildFailedError\b)"
+    r"(?:EngineCore|Worker\w*|Scheduler) (?:failed to start|encountered a fatal|hit an exception)"
 )
 _RAISED = re.compile(
-    r"(?:^|[\]):] )(?P<said>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): [^\n]+)$", re.M
+    r"(?:^|[\]):] )(?P<said>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:: [^\n]+)?)$", re.M
 )
 
 
 def raised(text: str) -> tuple[FailureLine, ...]:
     """Return the first exception of the first worker that failed."""
-    failed = _FAILED.search(text) if "Traceback" in text else None
-    match = _RAISED.search(text, failed.end(), failed.end() + _NEAR) if failed is not None else None
-    if match is None:
+    failed = _FAILED.search(text)
+    at = failed.start() if failed is not None else text.find("Traceback (most recent call last)")
+    match = _RAISED.search(text, max(at, 0), at + _NEAR)
+    if match is None or (failed is None and "ChildFailedError" not in text):
         return ()
     line = text.count("\n", 0, match.start("said")) + 1
     return (FailureLine("died", f"what the worker raised: {match['said']}"[:LONGEST], line, 1),)
