@@ -290,8 +290,8 @@ _TEST_ROW = re.compile(
 )
 # What PyTorch, DeepSpeed, vLLM, SGLang and MLPerf print, also where all is well.
 _PROGRAM = re.compile(
-    rb"\bbackend(?:=| )nccl\b|\bProcessGroupNCCL\.cpp:\d|\busing nccl==\d|\bFound nccl from library"
-    rb"|^(?:\d+: )?:::MLLOG ",
+    rb"(?<![-\w])backend(?:=| )nccl\b|\bProcessGroupNCCL\.cpp:\d|\busing nccl==\d"
+    rb"|\bFound nccl from library|^(?:\d+: )?:::MLLOG ",
     re.M,
 )
 _DIAGNOSTICS = b"NCCL DIAG "
@@ -361,12 +361,12 @@ def kinds_of(name: str, data: bytes, *, collected: bool = False) -> FileItems:
         if by_content not in {"counters", hint} and _COUNTER.search(head) is not None:
             return FileItems((by_content, "counters"), sure=True)
         # A kernel's log whose lines have no mark of the kernel says nothing of a program.
-        is_quiet = by_content in _WITHOUT_ERRORS and _PROGRAM.search(data) is None
-        is_quiet = is_quiet or (is_named and not sections)
+        is_quiet = by_content in _WITHOUT_ERRORS or (is_named and not sections)
         # A launcher's command with what it printed is no script, and a post has words beside one.
         is_quiet = is_quiet or (by_content == "job" and not _fails_beside_script(data))
         fails = _states_failure(data) or (by_content == "job" and _has_other_lines(data))
-        items = (by_content,) if is_quiet or not fails else (by_content, OUTPUT)
+        is_program = by_content != "job" and _PROGRAM.search(data) is not None
+        items = (by_content, OUTPUT) if is_program or (fails and not is_quiet) else (by_content,)
         return FileItems(items, sure=True)
     if states_failure(data) or has_workaround(data) or _PROGRAM.search(data) is not None:
         return FileItems((OUTPUT,), sure=True)
