@@ -254,7 +254,7 @@ def _goes_on(text: str) -> Callable[[str, int], bool]:
             return start > ends(_SHUT_DOWN)[0]
         if "shared memory broadcast block" in line:
             return start < ends(_SERVES)[1]
-        if "client socket has failed to connect" in line:
+        if "client socket has failed to connect" in line or "tensors were submitted" in line:
             return start < ends(_RUNS)[1] and "client socket has timed out" not in text
         # A step of the script before the job.
         ended = "Exited with exit code" in line or "command not found" in line
