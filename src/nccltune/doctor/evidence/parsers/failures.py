@@ -380,6 +380,9 @@ def crash_frames(text: str) -> tuple[FailureLine, ...]:
 _FAILED = re.compile(
     r"(?:EngineCore|Worker\w*|Scheduler) (?:failed to start|encountered a fatal|hit an exception)"
 )
+# A traceback that ended a rank, and any that does not stand behind words of a program that goes on.
+_OF_RANK = re.compile(r"^\[rank\d{1,9}\]: Traceback \(most recent", re.M)
+_TRACED = re.compile(r"^(?:\d{1,5}: )?Traceback \(most recent", re.M)
 _RAISED = re.compile(
     r"(?:^|[\]):] )(?P<said>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:: [^\n]+)?)$", re.M
 )
@@ -387,10 +390,11 @@ _RAISED = re.compile(
 
 def raised(text: str) -> tuple[FailureLine, ...]:
     """Return the first exception of the first worker that failed."""
-    failed = _FAILED.search(text)
-    at = failed.start() if failed is not None else text.find("Traceback (most recent call last)")
-    match = _RAISED.search(text, max(at, 0), at + _NEAR)
-    if match is None or (failed is None and "ChildFailedError" not in text):
+    failed, end = _FAILED.search(text), text.find("ChildFailedError")
+    if failed is None and end >= 0:
+        failed = _OF_RANK.search(text, 0, end) or _TRACED.search(text, max(end - _NEAR, 0), end)
+    match = _RAISED.search(text, failed.end(), failed.end() + _NEAR) if failed is not None else None
+    if match is None:
         return ()
     line = text.count("\n", 0, match.start("said")) + 1
     return (FailureLine("died", f"what the worker raised: {match['said']}"[:LONGEST], line, 1),)
