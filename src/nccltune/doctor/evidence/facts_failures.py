@@ -10,6 +10,7 @@ from nccltune.doctor.evidence.parsers.failures import (
     crash_frames,
     failed_diagnostics,
     parse_failures,
+    raised,
 )
 from nccltune.doctor.evidence.parsers.kernel_log import DRIVER_LINE, failure_kinds, is_of_others
 from nccltune.doctor.evidence.parsers.nccl_init import shared_gpus
@@ -61,7 +62,7 @@ def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
         if raw.name in _LOGS:
             parsers = (
                 *(lone_ranks, failed_diagnostics, ranks_apart, stalled_ranks),
-                *(completions, shared_gpus, ras_ranks, crash_frames, stuck_at_exit),
+                *(completions, shared_gpus, ras_ranks, crash_frames, raised, stuck_at_exit),
             )
             rows = tuple(row for parser in parsers for row in evidence.parse(raw, parser))
         if raw.name == "test":

@@ -288,6 +288,12 @@ _TEST_ROW = re.compile(
     rb"(?:\.\d|\s+\d+\.\d)",
     re.M,
 )
+# What PyTorch, DeepSpeed, vLLM, SGLang and MLPerf print, also where all is well.
+_PROGRAM = re.compile(
+    rb"(?<![-\w])backend(?:=| )nccl\b|\bProcessGroupNCCL\.cpp:\d|\busing nccl==\d"
+    rb"|\bFound nccl from library|^(?:\d+: )?:::MLLOG ",
+    re.M,
+)
 _DIAGNOSTICS = b"NCCL DIAG "
 _TOPO_PCI = re.compile(PCI_MATRIX.pattern.encode())
 """The same matrix of the same machine, with PCIe alone."""
@@ -359,9 +365,10 @@ def kinds_of(name: str, data: bytes, *, collected: bool = False) -> FileItems:
         # A launcher's command with what it printed is no script, and a post has words beside one.
         is_quiet = is_quiet or (by_content == "job" and not _fails_beside_script(data))
         fails = _states_failure(data) or (by_content == "job" and _has_other_lines(data))
-        items = (by_content,) if is_quiet or not fails else (by_content, OUTPUT)
+        is_program = by_content != "job" and _PROGRAM.search(data) is not None
+        items = (by_content, OUTPUT) if is_program or (fails and not is_quiet) else (by_content,)
         return FileItems(items, sure=True)
-    if states_failure(data) or has_workaround(data):
+    if states_failure(data) or has_workaround(data) or _PROGRAM.search(data) is not None:
         return FileItems((OUTPUT,), sure=True)
     if not head.strip():
         return FileItems((hint,), sure=hint in _OFTEN_EMPTY) if hint else FileItems((), sure=False)

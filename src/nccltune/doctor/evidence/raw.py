@@ -6,7 +6,10 @@ collected files have the same form, so the same code makes facts of either.
 """
 
 import re
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar, cast
 
 from nccltune.doctor.evidence.parsers.text import decode
@@ -35,8 +38,22 @@ class Raw(NamedTuple):
     is_sure: bool = True
 
     def place(self, line: int | None = None) -> str:
-        """Return the place of a line: `file:line`, or the command."""
-        return f"{self.source}:{line}" if line is not None and self.is_file else self.source
+        """Return the place of a line of the decoded text: `file:line`, or the command."""
+        if line is None or not self.is_file:
+            return self.source
+        numbers = _lines_in_file(self.data) if b"\r" in self.data else ()
+        return f"{self.source}:{numbers[line - 1] if line <= len(numbers) else line}"
+
+
+_LINE_END = re.compile(rb"\r\n?|\n")
+
+
+@lru_cache(maxsize=4)
+def _lines_in_file(data: bytes) -> Sequence[int]:
+    """Return the line of the file of each line of its decoded text, in which a lone CR (of a
+    progress bar) ends a line, too."""
+    ends = (match[0] != b"\r" for match in _LINE_END.finditer(data))
+    return array("I", accumulate(ends, initial=1))
 
 
 _POSTS = ("log", "test", "output")

@@ -261,6 +261,14 @@ def test_lines_that_state_no_failure() -> None:
         "INFO: Function: ofi_init Line: 6: NET/OFI Could not set RDMAV_FORK_SAFE\n"
         "libfabric:4:17::efa:cq:x():688<warn> Unable to create extended CQ: Invalid argument\n"
         "libfabric:4:17::core:core:ofi_hmem_init():421<warn> Failed to initialize hmem: no device\n"
+        "libfabric:4:17::cxi:corlibfabric:4::core:core:ze_hmem_dl_init():4<warn> Failed to dlopen\n"
+        "Warning: Failed to set NUMA affinity: libnuma.so: cannot open shared object file: No\n"
+        "slurmstepd: error: _is_a_lwp: open() /proc/7/status failed: No such file or directory\n"
+        "+ echo ':::SYSJSON No devices were found'\n0: :::SYSJSON {driver: No devices were found}\n"
+        "srun: error: n1: task 0: Exited with exit code 1\nsudo: a: command not found\n"
+        "The client socket has failed to connect to [a]:1 (errno: 113 - No route to host).\n"
+        'No available shared memory broadcast block found\n:::MLLOG \n"POST /a HTTP/1.1" 200 OK\n'
+        "INFO core.py:9 [shutdown] EngineCore: trigger received signal\nEngineDeadError: x\n"
         "loss 0.1 error 0.0\n"
     )
     assert parse_failures(fine) == ()

@@ -110,6 +110,8 @@ def test_the_name_decides_where_the_content_does_not(name: str, text: str, item:
         ("export A=1\nmpirun -np 2 \\\n  ./all_reduce_perf -b 8\n", ("job",)),
         ("We start\nmpirun -np 2 ./all_reduce_perf\nand get bad results.\n", ("job", "output")),
         ("mpirun is here\n", ()),
+        ("INFO [parallel_state.py:9] world_size=1 rank=0 backend=nccl\n", ("output",)),
+        ("| NVIDIA-SMI 5.1\n[W ProcessGroupNCCL.cpp:9]\nNCCL error\n", ("nvidia-smi", "output")),
         # A script that looks for errors states none; a post with a script in it may.
         (f"{JOB}grep -q 'NCCL error' out && echo failed\n", ("job",)),
         ('mpirun -np 2 ./a > log\ngrep -c "Segmentation fault" log\ncp log out\n', ("job",)),

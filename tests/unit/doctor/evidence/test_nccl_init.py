@@ -47,6 +47,7 @@ def unfinished(text: str) -> list[LogInit]:
 
 def test_all_ranks_complete() -> None:
     assert unfinished(STARTS + completes(3, 1, 0, 2)) == []
+    assert unfinished(STARTS + completes(3, 1) + completes(2, 0).replace("h1:12:22 [0] ", "")) == []
 
 
 def test_ranks_that_others_overtook_hang() -> None:

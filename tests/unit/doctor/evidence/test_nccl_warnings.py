@@ -63,6 +63,8 @@ SHAPES = (
     ("late", "net_tcpx.cc:1231 0xa:0xb, nic 0, eth1, 192.0.2.1<1><-192.0.2.2<2> rx rx ctrl "
      "timeout cnt 70, nanos 10000000585"),
     ("effect", "misc/socket.cc:415 socketTryAccept: Accept failed: Bad file descriptor"),
+    ("effect", "proxy.cc:1458 [Service thread] Accept failed Success"),
+    ("optional", "misc/amdsmi_wrap.cc:214 RCCL_USE_AMD_SMI_LIB not set, but HIP_FABRIC_API is"),
     ("nccl_symbol", "init.cc:9 Invalid config blocking attribute value -2147483648"),
     ("optional", "misc/mlx5dvwrap.cc:73 Call to mlx5dv_get_data_direct_sysfs_path failed with "
      "error No such device errno 19"),

@@ -52,8 +52,18 @@ def test_evidence_says_what_was_read(text: str, rule: str, evidence: str, tmp_pa
 def test_evidence_of_a_failure_has_the_file_of_its_line(tmp_path: Path) -> None:
     put(tmp_path, "n1/a.log", "ibv_create_cq(cqe=64) failed: Cannot allocate memory\n")
     put(tmp_path, "n1/b.log", "Error: rank 27 and rank 19 both on CUDA device 53000\n")
+    engine = (
+        "  0%\r 50%\r100%\r\nERROR [core.py:9] EngineCore failed to start.\nERROR [core.py:9] {}\n"
+    )
+    error = (
+        "Traceback (most recent call last):\nERROR [core.py:9] ValueError: no space for the cache"
+    )
+    put(tmp_path, "n1/c.log", engine.format(error))
     (facts,) = folder_facts(tmp_path)
     found = {one.rule: one for one in examine({"n1": facts}, rule_base(), "x").rules}
+    raised, _ = found["process-died"].evidence
+    assert "raised: ValueError: no space for the cache (" in raised.text
+    assert "c.log:4)" in raised.text
     for rule, file in (("rdma-memory", "a.log:1"), ("gpu-ordinal", "b.log:1")):
         (evidence,) = found[rule].evidence
         assert f"{file})" in evidence.text

@@ -6,7 +6,8 @@ them. A connection that was tried a third as often as NCCL tries is no such oper
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.failure_words import WORDS
@@ -23,9 +24,10 @@ LONGEST = 300
 _KIND = {word: kind for kind, words in WORDS.items() for word in words}
 _RANKS = {kind: number for number, kind in enumerate(WORDS)}
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
-# Lines that only mention a failure: comments, echoed code, log calls, searches.
+# Lines that only mention a failure: comments, echoed code, log calls, searches, MLPerf's records.
 _QUOTED = re.compile(
-    r"^\s*(?://|echo |(?:\S{0,80}[$#] ?)?(?:sudo )?(?:[a-z]*grep|awk|sed|rg) "
+    r"^\s*(?:\d{1,5}: )?(?://|\+{1,4} |:::[A-Z]+ |echo "
+    r"|(?:\S{0,80}[$#] ?)?(?:sudo )?(?:[a-z]*grep|awk|sed|rg) "
     r"|if |elif |except |raise |print\(|logger\.)"
 )
 _THROWN = re.compile(
@@ -58,6 +60,7 @@ _ALSO_FINE = re.compile(
     r"Out of bounds values\s*:\s*\d+ OK|exitcode\s*: 0\b|couldn't load driver '|\(ignored\)\s*$"
     r"|^\s*(?:sudo: unable to resolve|curl: \(|wget: |fatal: unable to access)"
     r"|lib(?:nvinfer|[nr]ccl-?(?:net|tuner|profiler|env))\S*\.so\S*: cannot open shared object"
+    r"|\bWarning: (?!.*\blib(?:cuda|nvidia|[nr]ccl)).*cannot open shared object|: _is_a_lwp: open"
 )
 # A person tells what was: words that no tool prints, or two that tools seldom print. What a program
 # printed, with a time, a level or a place in its code, may stand in the same line.
@@ -132,6 +135,11 @@ _ALIKE = re.compile(
 )
 _LIBFABRIC = ("ofi", "rdma", "verbs")
 _QUIET = re.compile(r"\b(?:INFO|TRACE|DEBUG|UCX)\b")
+
+
+_SHUT_DOWN = re.compile(r"\[shutdown\] |trigger received signal|Shutting down FastAPI HTTP server")
+_RUNS = re.compile(r"NCCL version|ProcessGroupNCCL\.cpp|:::MLLOG ")
+_SERVES = re.compile(r"Application startup complete|\"POST \S{1,200} HTTP/1\.1\" 200")
 
 
 class FailureLine(NamedTuple):
@@ -209,12 +217,13 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
             at.pop(text.rfind("\n", 0, match.start()) + 1, None)
     found: dict[tuple[str, str], FailureLine] = {}
     number, before = 1, 0
+    goes_on = _goes_on(text)
     for start in sorted(at):
         number += text.count("\n", before, start)
         before = start
         end = text.find("\n", start)
         line = text[start : end if end >= 0 else len(text)][: 4 * LONGEST].strip()
-        if _ALSO_FINE.search(line) or _is_prose(line):
+        if _ALSO_FINE.search(line) or _is_prose(line) or goes_on(line, start):
             continue
         # The line after it has the status, where it is shown; that before it what CUDA refused.
         is_effect = ("Got CQE with error" in line and "Got completion from peer" in text) or (
@@ -230,6 +239,29 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
             said = _ALIKE.sub("", said) if len(said) > LONGEST and "FingerPrint" in said else said
             found[key] = FailureLine(key[0], said[:LONGEST], number, 1)
     return tuple(found.values())
+
+
+def _goes_on(text: str) -> Callable[[str, int], bool]:
+    """Return a function that tells of a line and its offset whether the text shows that the job or
+    server went on after it, or that the server had been told to end."""
+
+    @cache
+    def ends(pattern: re.Pattern[str]) -> tuple[int, int]:
+        found = [match.start() for match in pattern.finditer(text)]
+        return (found[0], found[-1]) if found else (len(text), -1)
+
+    def goes_on(line: str, start: int) -> bool:
+        if "EngineDeadError" in line:
+            return start > ends(_SHUT_DOWN)[0]
+        if "shared memory broadcast block" in line:
+            return start < ends(_SERVES)[1]
+        if "client socket has failed to connect" in line or "tensors were submitted" in line:
+            return start < ends(_RUNS)[1] and "client socket has timed out" not in text
+        # A step of the script before the job.
+        ended = "Exited with exit code" in line or "command not found" in line
+        return ended and start < ends(_RUNS)[0] < len(text)
+
+    return goes_on
 
 
 def _is_quiet(line: str) -> bool:
@@ -343,6 +375,30 @@ def crash_frames(text: str) -> tuple[FailureLine, ...]:
             said = f"first frame of the crash outside the C library: {match[0].strip()}"
             return (FailureLine("died", said[:LONGEST], line, 1),)
     return ()
+
+
+# What vLLM and SGLang print before the traceback of the worker that failed.
+_FAILED = re.compile(
+    r"(?:EngineCore|Worker\w*|Scheduler) (?:failed to start|encountered a fatal|hit an exception)"
+)
+# A traceback that ended a rank, and any that does not stand behind words of a program that goes on.
+_OF_RANK = re.compile(r"^\[rank\d{1,9}\]: Traceback \(most recent", re.M)
+_TRACED = re.compile(r"^(?:\d{1,5}: )?Traceback \(most recent", re.M)
+_RAISED = re.compile(
+    r"(?:^|[\]):] )(?P<said>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:: [^\n]+)?)$", re.M
+)
+
+
+def raised(text: str) -> tuple[FailureLine, ...]:
+    """Return the first exception of the first worker that failed."""
+    failed, end = _FAILED.search(text), text.find("ChildFailedError")
+    if failed is None and end >= 0:
+        failed = _OF_RANK.search(text, 0, end) or _TRACED.search(text, max(end - _NEAR, 0), end)
+    match = _RAISED.search(text, failed.end(), failed.end() + _NEAR) if failed is not None else None
+    if match is None:
+        return ()
+    line = text.count("\n", 0, match.start("said")) + 1
+    return (FailureLine("died", f"what the worker raised: {match['said']}"[:LONGEST], line, 1),)
 
 
 _WORD = r"[0-9a-f]{8}"

@@ -19,6 +19,7 @@ _INIT = re.compile(
     r"|parent 0x[0-9a-f]{1,16} (?P<split>\w{1,20} \d{1,9} color -?\d{1,10}) key -?\d{1,10})"
     r" ?- Init (?P<what>START|COMPLETE)"
 )
+_TORN = re.compile(r"\bcommId (0x[0-9a-f]{1,16}) ?- Init COMPLETE")
 # Releases without `Init START` name no communicator either.
 _OLD = re.compile(r"\bcomm 0x[0-9a-f]{1,16} rank (\d{1,9}) nranks (\d{1,9}) .*- Init COMPLETE")
 _ENDED = re.compile(r"DUE TO TIME LIMIT|TERM_RUNLIMIT|walltime \d+ exceeded")
@@ -103,6 +104,7 @@ class _Group:
         self.open: Counter[int] = Counter()
         self.owner: dict[int, tuple[str, str]] = {}
         self.done: list[int] = []
+        self.torn = 0
 
 
 def _unfinished(text: str) -> list[LogInit]:
@@ -113,7 +115,8 @@ def _unfinished(text: str) -> list[LogInit]:
     ends_here = not any(_is_other(line) for line in text[end:].split("\n")[1:])
     for name, group in groups.items():
         waiting = [rank for rank in group.owner if group.open[rank] > 0]
-        if not waiting:
+        # Where nodes write over each other, the lines of some ranks lack their head.
+        if len(waiting) <= group.torn:
             continue
         if any(group.owner[one] in failed for one in waiting):
             continue
@@ -185,6 +188,8 @@ def _groups(text: str) -> tuple[dict[str, _Group], int]:
     for end, line in _lines(text, "- Init "):
         writer, match = find_log_line(line), _INIT.search(line)
         if writer is None or match is None:
+            if (torn := _TORN.search(line)) is not None and torn[1] in groups:
+                groups[torn[1]].torn += 1
             continue
         name = match["id"] or f"{match['split']} of {match['ranks']} ranks"
         rank = int(match["rank"])

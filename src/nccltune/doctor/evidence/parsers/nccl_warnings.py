@@ -114,7 +114,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     (r"rocm_smi|rsmi", "", "sysfs"),
     (r"(?:^|/)msccl", r"^(?!MSCCL\+\+)", "msccl"),
     (r"rocmwrap", r"^Failed to |^pfn_hsa", "optional"),
-    ("", r"ENABLE_MSCCLPP must", "optional"),
+    ("", r"ENABLE_MSCCLPP must|RCCL_USE_AMD_SMI_LIB not set", "optional"),
     ("", r"unsupported collective\. Please", "usage"),
     ("", r"\[Service thread\] Unknown command -?\d+ from localRank -1", "stray_command"),
     ("", r"Could not find a path for pattern \d+, falling back", "search"),
@@ -137,6 +137,8 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("", r"NET/OFI (?:\S+ initialization failed|Failed to initialize \w+ protocol)",
      "net_plugin"),
     ("", r"::\w+:cq:.*<warn>.*\berr\b", "ofi_failed"),
+    # libfabric looks for the libraries of GPUs of all makers.
+    ("", r"_hmem_dl_init\(\).*<warn>", WARNING),
     ("", r":cxi:.*<warn>.*(?:[Ff]ail|[Ee]rror|[Uu]nable|[Cc]annot|not recovered|[Ff]low control)",
      "ofi_failed"),
     ("", r"NET/OFI GDR disabled on GDR-supported", "ofi_gdr"),
@@ -206,8 +208,8 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"Streams given|Blocking and nonblocking|Either none or all|not in a group call|_INITIALIZER|"
      r"should not be called|already been destroyed|before the previous operation|was revoked|"
      r"Invalid (?:device|rank)|invalid device count|rank \d+ exceeds", "usage"),
-    ("", r"\[(?:Proxy (?:[Ss]ervice|Progress)|Service thread)(?!.* Accept )|commReclaim|"
-     r"Proxy Call to rank|while polling for opId|commDestroySync|ncclCommSetAsyncError|"
+    ("", r"\[(?:Proxy (?:[Ss]ervice|Progress)|Service thread)(?!.* Accept (?!failed Success))|"
+     r"commReclaim|Proxy Call to rank|while polling for opId|commDestroySync|ncclCommSetAsyncError|"
      r"ncclAsyncJobComplete|in abort state|encountered a fatal error|ncclProxyStop|proxyDestroy",
      "effect"),
     ("", r"ibv_poll_cq\(\) returned|Got CQE with error", "rdma_failed"),
