@@ -117,10 +117,14 @@ def _substituted(text: str) -> str:
     return re.sub(r"\$\([^()\n]*\)|`[^`\n]*`|\\\n", " ", text)
 
 
+_COMMENT = re.compile(r"""("[^"]*"|'[^']*'|\\.)|#.*""")
+"""What ends the options of a directive: sbatch takes a `#` within a word for that, too."""
+
+
 def _sbatch_words(text: str) -> Iterator[Word]:
     for line in text[: _first_command(text)].splitlines():
         if line.startswith("#SBATCH"):
-            for part in split(line.removeprefix("#SBATCH")):
+            for part in split(_COMMENT.sub(r"\1", line.removeprefix("#SBATCH"))):
                 yield from part.words
 
 

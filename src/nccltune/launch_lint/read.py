@@ -49,7 +49,8 @@ _BY_NAME: dict[str, tuple[Flavor, ...]] = {
     "mpiexec.hydra": (HYDRA, INTEL),
     "srun": (SLURM,),
     **dict.fromkeys(
-        ("torchrun", "llamafactory-cli train", "lmf train", "colossalai run"), (TORCHRUN,)
+        ("torchrun", "torchrun_jsc", "llamafactory-cli train", "lmf train", "colossalai run"),
+        (TORCHRUN,),
     ),
     "deepspeed": (DEEPSPEED,),
     "accelerate launch": (ACCELERATE,),
@@ -66,6 +67,7 @@ _PYTHON = re.compile(r"python[\d.]*")
 _MODULES = {
     "torch.distributed.run": "torchrun",
     "torch.distributed.launch": "torchrun",
+    "torchrun_jsc": "torchrun",
     "deepspeed.launcher.runner": "deepspeed",
     "accelerate.commands.launch": "accelerate launch",
     "horovod.runner.launch": "horovodrun",

@@ -50,7 +50,14 @@ from nccltune.launch_lint.read import (
     starts_something,
 )
 from nccltune.launch_lint.recipes import as_script, started_by
-from nccltune.launch_lint.shell import ShellScope, ShellValue, assign, expanded, here_text
+from nccltune.launch_lint.shell import (
+    ShellScope,
+    ShellValue,
+    assign,
+    at_once,
+    expanded,
+    here_text,
+)
 from nccltune.launch_lint.words import (
     Line,
     Word,
@@ -463,6 +470,11 @@ class _Script:
             files = self._scope.files if self._scope.files is not None else {}
             files[written[1]], _ = here_text(text, self._scope)
             self._scope = self._scope._replace(files=files)
+        if "read" in names[:2] and "-d" in names:
+            content, assumed = here_text(text, self._scope)
+            value = ShellValue(content.strip(), assumed, at_once(f'"{text}"', self._scope))
+            self._scope.values[names[-1]] = value
+            return
         at = next((n for n, name in enumerate(names) if name in SHELLS), None)
         if at is not None and starts_something(line.words):
             kept = [word for word in line.words if not HERE.search(word.text)]
