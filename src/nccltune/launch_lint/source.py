@@ -222,6 +222,12 @@ class _Script:
 
     def _branch(self, node: Branches) -> None:
         """Follow every body. What all of them leave alike is known behind them."""
+        test = _IS_SET.fullmatch(" ".join(word.raw for word in node.condition))
+        value = self._scope.values.get(test[2]) if test is not None else None
+        if test is not None and value is not None and value.text and not is_open(value.text):
+            for body in node.bodies[:1] if test[1] == "n" else node.bodies[1:]:
+                self.run(body)
+            return
         before = self._scope
         left = [] if node.is_full else [dict(before.values)]
         ends = [len(self.found)]
@@ -501,6 +507,7 @@ def _key(found: FoundCommand) -> FoundCommand:
     return found._replace(site=found.site._replace(scope=None, unseen=(), assumed=assumed))
 
 
+_IS_SET = re.compile(r"\[{1,2} -([zn]) \"?\$\{?(\w+)\}?\"? \]{1,2}")
 _BRANCHED = "branches of the script, whose condition decides which one starts"
 
 
