@@ -98,6 +98,9 @@ def never_started(text: str) -> Iterator[LaunchFinding]:
             " job, as Lightning does, it hangs",
             "what each task is to run starts with srun",
         )
+    else:
+        said = f"no launcher: {site.on_first} starts {names} as one process on one node"
+        yield note("batch-alone", f"{said}, unless it starts more itself")
 
 
 _NAMES_NODES = re.compile(r"^--?host|[$`].*(?:node|host|tasks|nprocs)", re.I)

@@ -503,6 +503,7 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         ({"j.sh": f"{BATCH}python u.py\n"}, "unless t.py or u.py starts processes", "warning"),
         ({"j.sh": f"{BATCH}bash run.sh\n"}, "no launch command", "batch script"),
         ({"j.sh": BATCH.replace("=2", "=1").replace("=4", "=2", 1)}, "no launch", "batch script"),
+        ({"j.sh": "#SBATCH -N 1\npython t.py\n"}, "no launcher: Slurm starts t.py as one", "error"),
         ({"s.yaml": SKYPILOT.replace("COMMAND", OF_TORCH)}, "Write NCCL_DEBUG=INFO", "ok"),
         ({"k.yaml": KUSTOMIZATION}, "2 nodes of 4 get no process. For 4 nodes: -n 32", "ok"),
         (
