@@ -80,6 +80,7 @@ _NO_LAUNCHERS = ("deepspeed.launcher.launch",)
 WRAPPERS = frozenset(
     listed("""
 env numactl taskset time timeout sudo nohup nsys ncu docker podman singularity apptainer stdbuf
+singularity_wrapper apptainer_wrapper
 exec chrt nice enroot poetry uv conda pipenv nvprof rocprof rocprofv3 compute-sanitizer gdb strace
 perf
 """)
