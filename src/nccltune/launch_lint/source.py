@@ -104,7 +104,7 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
         found = from_lines(text, site)
         if not found and re.search(r"\w'\w", text) is None:
             raise
-    found = found or from_lines(text, site)
+    found = found or from_lines(text, with_directives(text, site))
     if not found and not _CELLS.search(text) and not text.startswith("#!"):
         found = from_lines(_ROOT_PROMPT.sub("", text), site)
     if not found and _RAY.search(text):
