@@ -83,6 +83,7 @@ _PAGE = re.compile(r"^ *(?:```|~~~|#{1,6} +\w.*\n *\n)", re.M)
 """What a page of Markdown has: a block of code, or a heading."""
 _MARKER = re.compile(r"^#+\s*nccltune:", re.M)
 _SCRIPT = re.compile(r"\A#!|^#SBATCH\b", re.M)
+_COMMENT = re.compile(r"(?:^|(?<=[ \t]))#.*$", re.M)
 _NAMES_LAUNCH = re.compile(
     r"^[^#\n]*(?<![\w-])(?:(?:mpirun|mpiexec|srun|torchrun)\s+-|ray (?:start|submit|up|job) "
     r"|process_count_per_instance:)",
@@ -273,6 +274,8 @@ _FAULTS = "lines of the text state failures, which lint does not check"
 
 
 def _has_faults(text: str) -> bool:
+    # A comment of a script may quote the error that its next line avoids.
+    text = _COMMENT.sub("", text) if _SCRIPT.search(text) else text
     return any(one.kind not in _HARMLESS for one in parse_failures(text))
 
 

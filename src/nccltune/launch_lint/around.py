@@ -43,6 +43,8 @@ _BY_NODE = re.compile(
     re.M,
 )
 """A setting below the name of a node, `# node A`."""
+_CREATES = re.compile(r"\b(?:docker|podman|nerdctl) (?:run|create) (?:.*\\\n)*.*")
+_GIVEN = re.compile(r"\s(?:-e|--env)[= ]\s*[\"']?([A-Z]\w*)")
 _NODES = re.compile(r"\b([1-9]\d{0,4})[ -]?(?:nodes?\b|hosts?\b|machines?\b|节点|台)", re.I)
 
 
@@ -62,6 +64,7 @@ def read_around(text: str, site: LaunchContext) -> LaunchContext:
     several = site.several or _SEVERAL.search(text) is not None
     gpus = {int(n) for n in (_GPUS.findall(text) or _RAY_GPUS.findall(text.replace("\\\n", " ")))}
     rank = _RANK.search(text) if _LAUNCHERS.search(text) is None else None
+    boxed = {name for creates in _CREATES.findall(text) for name in _GIVEN.findall(creates)}
     by_node = dict(_BY_NODE.findall(text))
     shown = tuple(
         (match[1] or match[3], match[2] or match[4]) for match in _HOSTFILE.finditer(f"{text}\n")
@@ -72,6 +75,7 @@ def read_around(text: str, site: LaunchContext) -> LaunchContext:
         files=(*site.files, *shown),
         several=several,
         named_nodes=named,
+        boxed=(*site.boxed, *sorted(boxed)),
         by_node=tuple(n for n, value in _BY_NODE.findall(text) if by_node[n] != value),
         gpus=gpus.pop() if len(gpus) == 1 and site.gpus is None else site.gpus,
         rank=site.rank or (rank[1] if rank is not None else ""),

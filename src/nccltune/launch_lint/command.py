@@ -136,6 +136,7 @@ class LaunchContext(NamedTuple):
     - `several`: whether the text speaks of several nodes.
     - `named_nodes`: the numbers of nodes that the text names.
     - `by_node`: settings of NCCL that the text gives its nodes with different values.
+    - `boxed`: variables that `docker run` of the text gives a container, for `docker exec`.
     - `rank`: a launcher's variable that a script without one reads, so that it is started by one.
     - `around`, `outside`: the words before the shell that runs the command, such as `docker run`,
       and the variables that are set for them.
@@ -164,6 +165,7 @@ class LaunchContext(NamedTuple):
     several: bool = False
     named_nodes: tuple[int, ...] = ()
     by_node: tuple[str, ...] = ()
+    boxed: tuple[str, ...] = ()
     rank: str = ""
     scope: ShellScope | None = None
     assumed: tuple[str, ...] = ()

@@ -98,6 +98,9 @@ def never_started(text: str) -> Iterator[LaunchFinding]:
             " job, as Lightning does, it hangs",
             "what each task is to run starts with srun",
         )
+    else:
+        said = f"no launcher: {site.on_first} starts {names} as one process on one node"
+        yield note("batch-alone", f"{said}, unless it starts more itself")
 
 
 _NAMES_NODES = re.compile(r"^--?host|[$`].*(?:node|host|tasks|nprocs)", re.I)
@@ -117,10 +120,14 @@ def _substituted(text: str) -> str:
     return re.sub(r"\$\([^()\n]*\)|`[^`\n]*`|\\\n", " ", text)
 
 
+_COMMENT = re.compile(r"""("[^"]*"|'[^']*'|\\.)|#.*""")
+"""What ends the options of a directive: sbatch takes a `#` within a word for that, too."""
+
+
 def _sbatch_words(text: str) -> Iterator[Word]:
     for line in text[: _first_command(text)].splitlines():
         if line.startswith("#SBATCH"):
-            for part in split(line.removeprefix("#SBATCH")):
+            for part in split(_COMMENT.sub(r"\1", line.removeprefix("#SBATCH"))):
                 yield from part.words
 
 

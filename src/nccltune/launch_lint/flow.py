@@ -19,10 +19,14 @@ class ShellLoop(NamedTuple):
 
 
 class Branches(NamedTuple):
-    """The bodies of `if` or `case`, of which at most one runs; with `is_full` one does."""
+    """The bodies of `if` or `case`, of which at most one runs; with `is_full` one does.
+
+    `condition` is that of an `if` without `elif`.
+    """
 
     bodies: "tuple[tuple[Node, ...], ...]"
     is_full: bool = False
+    condition: tuple[Word, ...] = ()
 
 
 class ShellFunction(NamedTuple):
@@ -134,7 +138,7 @@ class _Reader:
         bodies: list[tuple[Node, ...]] = []
         self._take()
         while True:
-            nodes += self._until("then")
+            nodes += (tests := self._until("then"))
             bodies.append(tuple(self._block(frozenset(("elif", "else", "fi")))))
             end = self._first()
             if end == "else":
@@ -143,7 +147,9 @@ class _Reader:
             elif end is not None:
                 self._take()
             if end != "elif":
-                return [*nodes, Branches(tuple(bodies), is_full=end == "else")]
+                test = tests[0] if len(nodes) == 1 else None
+                condition = test.words if isinstance(test, Line) else ()
+                return [*nodes, Branches(tuple(bodies), end == "else", condition)]
 
     def _loop(self, line: Line, *, is_list: bool) -> list[Node]:
         self._at += 1

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Split a command into launcher, options and program, and find the possible launchers."""
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
@@ -49,7 +50,8 @@ _BY_NAME: dict[str, tuple[Flavor, ...]] = {
     "mpiexec.hydra": (HYDRA, INTEL),
     "srun": (SLURM,),
     **dict.fromkeys(
-        ("torchrun", "llamafactory-cli train", "lmf train", "colossalai run"), (TORCHRUN,)
+        ("torchrun", "torchrun_jsc", "llamafactory-cli train", "lmf train", "colossalai run"),
+        (TORCHRUN,),
     ),
     "deepspeed": (DEEPSPEED,),
     "accelerate launch": (ACCELERATE,),
@@ -66,6 +68,7 @@ _PYTHON = re.compile(r"python[\d.]*")
 _MODULES = {
     "torch.distributed.run": "torchrun",
     "torch.distributed.launch": "torchrun",
+    "torchrun_jsc": "torchrun",
     "deepspeed.launcher.runner": "deepspeed",
     "accelerate.commands.launch": "accelerate launch",
     "horovod.runner.launch": "horovodrun",
@@ -77,6 +80,7 @@ _NO_LAUNCHERS = ("deepspeed.launcher.launch",)
 WRAPPERS = frozenset(
     listed("""
 env numactl taskset time timeout sudo nohup nsys ncu docker podman singularity apptainer stdbuf
+singularity_wrapper apptainer_wrapper
 exec chrt nice enroot poetry uv conda pipenv nvprof rocprof rocprofv3 compute-sanitizer gdb strace
 perf
 """)
@@ -104,12 +108,14 @@ _RUNS_SCRIPTS = ("bash", "sh", "source", "sbatch", "qsub", "make", "ansible-play
 def script_of(words: Sequence[Word]) -> str | None:
     """Return the script or module that a command starts: `./run.sh`, `python -m bench`, or None.
 
-    Variables and wrappers may precede it.
+    Variables and wrappers, such as `singularity exec IMAGE`, may precede it.
     """
     texts = [word.text for word in words if not _ASSIGNS.match(word.text)]
     names = [PurePosixPath(text).name for text in texts]
-    while names and names[0] in WRAPPERS:
-        names, texts = names[1:], texts[1:]
+    if names and names[0] in WRAPPERS:
+        starts = (n in _RUNS_SCRIPTS or _PYTHON.fullmatch(n) or _SCRIPT.fullmatch(n) for n in names)
+        at = next(itertools.compress(itertools.count(), starts), len(names))
+        names, texts = names[at:], texts[at:]
     if not names:
         return None
     if _PYTHON.fullmatch(names[0]) and "-m" in texts[1:-1]:

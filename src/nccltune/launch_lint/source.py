@@ -50,7 +50,14 @@ from nccltune.launch_lint.read import (
     starts_something,
 )
 from nccltune.launch_lint.recipes import as_script, started_by
-from nccltune.launch_lint.shell import ShellScope, ShellValue, assign, expanded, here_text
+from nccltune.launch_lint.shell import (
+    ShellScope,
+    ShellValue,
+    assign,
+    at_once,
+    expanded,
+    here_text,
+)
 from nccltune.launch_lint.words import (
     Line,
     Word,
@@ -97,8 +104,8 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
         found = from_lines(text, site)
         if not found and re.search(r"\w'\w", text) is None:
             raise
-    found = found or from_lines(text, site)
-    if not found and not _CELLS.search(text):
+    found = found or from_lines(text, with_directives(text, site))
+    if not found and not _CELLS.search(text) and not text.startswith("#!"):
         found = from_lines(_ROOT_PROMPT.sub("", text), site)
     if not found and _RAY.search(text):
         raise InputError(
@@ -215,6 +222,12 @@ class _Script:
 
     def _branch(self, node: Branches) -> None:
         """Follow every body. What all of them leave alike is known behind them."""
+        test = _IS_SET.fullmatch(" ".join(word.raw for word in node.condition))
+        value = self._scope.values.get(test[2]) if test is not None else None
+        if test is not None and value is not None and value.text and not is_open(value.text):
+            for body in node.bodies[:1] if test[1] == "n" else node.bodies[1:]:
+                self.run(body)
+            return
         before = self._scope
         left = [] if node.is_full else [dict(before.values)]
         ends = [len(self.found)]
@@ -463,6 +476,11 @@ class _Script:
             files = self._scope.files if self._scope.files is not None else {}
             files[written[1]], _ = here_text(text, self._scope)
             self._scope = self._scope._replace(files=files)
+        if "read" in names[:2] and "-d" in names:
+            content, assumed = here_text(text, self._scope)
+            value = ShellValue(content.strip(), assumed, at_once(f'"{text}"', self._scope))
+            self._scope.values[names[-1]] = value
+            return
         at = next((n for n, name in enumerate(names) if name in SHELLS), None)
         if at is not None and starts_something(line.words):
             kept = [word for word in line.words if not HERE.search(word.text)]
@@ -489,6 +507,7 @@ def _key(found: FoundCommand) -> FoundCommand:
     return found._replace(site=found.site._replace(scope=None, unseen=(), assumed=assumed))
 
 
+_IS_SET = re.compile(r"\[{1,2} -([zn]) \"?\$\{?(\w+)\}?\"? \]{1,2}")
 _BRANCHED = "branches of the script, whose condition decides which one starts"
 
 

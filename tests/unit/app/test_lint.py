@@ -179,7 +179,14 @@ def test_standard_input_is_decoded_as_a_file(data: bytes, monkeypatch: pytest.Mo
 FAULT = b"n1:1:1 [0] x.cc:9 NCCL WARN Connect to 10.0.0.5<9> failed : Connection refused\n"
 
 
-@pytest.mark.parametrize(("below", "notes"), [(FAULT, ["faults-in-text"]), (b"it runs well\n", [])])
+@pytest.mark.parametrize(
+    ("below", "notes"),
+    [
+        (FAULT, ["faults-in-text"]),
+        (b"it runs well\n", []),
+        (b"#SBATCH -n 8\nA=1  # else: " + FAULT, []),
+    ],
+)
 def test_faults_below_a_command_are_for_the_doctor(
     tmp_path: Path, below: bytes, notes: list[str]
 ) -> None:

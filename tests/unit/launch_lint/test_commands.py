@@ -89,6 +89,8 @@ RIGHT = [
     "mpirun -np $N -hostfile $PBS_NODEFILE ./solver",
     "export CMD='python t.py'\nsrun -N 2 --ntasks-per-node=8 bash -c '$CMD --rank $SLURM_PROCID'",
     "srun -N 2 --ntasks-per-node=8 bash -c 'A=1; python t.py $A'",
+    "export L='A=1 LEVEL=info accelerate launch'\nsrun -N 2 --ntasks-per-node=8 python t.py",
+    "srun --nodes=2 --ntasks=1 -w $HEAD docker exec c python3 t.py",
     *(
         f"X=1\nsrun -N 2 --ntasks-per-node=8 bash -c '{sets} python t.py $X'"
         for sets in (

@@ -236,6 +236,10 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         ({"a.sh": "srun -N 1 -n 2 --accel-bind=gn python t.py"}, "GPUs near its CPUs only", "ok"),
         ({"a.sh": "srun -N 1 -n 2 --gpus-per-task=1 ./a"}, "its own 1 GPU only: one", "near"),
         ({"a.sh": "srun -N 1 -n 2 --gpus-per-task=1 --gpu-bind=none ./a"}, "2 processes", "own"),
+        ({"a.sh": "srun -n 2 --gpus-per-task=1 --gres-flags=allow-task-sharing ./a"}, "2", "own"),
+        ({"a.sh": "srun -n 8 apptainer exec $I bash -c 'A=1 python t.py'"}, "t.py was not", "exec"),
+        ({"a.sh": "srun uv run python $SCRIPT"}, "what uv runs is not known", "nccl-tests"),
+        ({"a.sh": "#!/bin/sh\n# srun -n 8 ./a\n./b.sh\n"}, "what ./b.sh starts was not", "./a"),
         ({"a.sh": OF_TASKS}, "1 start, not 2. Leave out -n 1", "ok"),
         ({"c.yaml": COMPOSE}, "4 processes, all on one node", "--gpus"),
         ({"c.yaml": COMPOSE}, "nvidia is Docker's default runtime. Add deploy:", "ok"),
@@ -499,6 +503,7 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         ({"j.sh": f"{BATCH}python u.py\n"}, "unless t.py or u.py starts processes", "warning"),
         ({"j.sh": f"{BATCH}bash run.sh\n"}, "no launch command", "batch script"),
         ({"j.sh": BATCH.replace("=2", "=1").replace("=4", "=2", 1)}, "no launch", "batch script"),
+        ({"j.sh": "#SBATCH -N 1\npython t.py\n"}, "no launcher: Slurm starts t.py as one", "error"),
         ({"s.yaml": SKYPILOT.replace("COMMAND", OF_TORCH)}, "Write NCCL_DEBUG=INFO", "ok"),
         ({"k.yaml": KUSTOMIZATION}, "2 nodes of 4 get no process. For 4 nodes: -n 32", "ok"),
         (

@@ -362,6 +362,11 @@ BY_MPI = "mpirun -np 16 -H a:8,b:8"
         (f"NCCL_ALGO=Ring docker exec c {BOX} -g 8", {"env-not-passed"}),
         (f"NCCL_ALGO=Ring docker exec c bash -c '{BOX} -g 8'", {"env-not-passed"}),
         (f"export NCCL_ALGO=Ring\ndocker exec c {BOX} -g 8\n", {"env-not-passed"}),
+        (
+            "export NCCL_ALGO=Ring\ndocker run -d --name c \\\n  -e NCCL_ALGO=$NCCL_ALGO i sleep 9"
+            f"\ndocker exec c {BOX} -g 8\n",
+            set(),
+        ),
         (f"docker exec -e NCCL_ALGO=Ring c bash -c '{BOX} -g 8'", set()),
         (f"NCCL_ALGO=Ring kubectl exec p -- {BOX} -g 8", {"env-not-passed"}),
         (f"kubectl exec p -- env NCCL_ALGO=Ring {BOX} -g 8", set()),

@@ -103,6 +103,7 @@ def test_variables_that_other_hosts_do_not_get_are_told_where_hosts_are_in_a_fil
         ("#SBATCH -N 2\nOMPI_MCA_plm=rsh", "", None),
         ("#SBATCH -N 2\nexport OMPI_MCA_plm=^rsh", "", None),
         ("#SBATCH -N 2\nexport OMPI_MCA_plm=$PLM", "", None),
+        ("#SBATCH -N 2\nssh a $A", "", None),
         ("#SBATCH -N 2\nexport OMPI_MCA_plm=rsh", "--mca plm slurm", None),
         ("#SBATCH -N 2 --export=NONE", "", Severity.WARNING),
         ("#PBS -l select=2:ngpus=8:mpiprocs=8", "", Severity.WARNING),

@@ -100,6 +100,16 @@ EIGHT = "all_reduce_perf -b 8 -e 8G -f 2 -g 8"
             f"#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\nmpirun {EIGHT}",
             "2 processes, 1 on each of 2 nodes",
         ),
+        # sbatch ends a directive at #, and a variable that has a value is set.
+        (f"#SBATCH -N 2\n#SBATCH --ntasks-per-node 4# tasks\nsrun {TEST}", "8 processes, 4 on"),
+        (f"N=4\nif [[ -z $N ]]; then N=1; fi\nmpirun -np $N {TEST}", "4 processes"),
+        (f'N=4\nif [ -n "${{N}}" ]; then N=2; else N=3; fi\nmpirun -np $N {TEST}', "2 processes"),
+        (f"N=$M\nif [ -z $N ]; then N=1; fi\nmpirun -np $N {TEST}", "not known"),
+        (
+            "read -r -d '' CMD <<EOF\ntorchrun_jsc --nnodes 2 --nproc-per-node 4"
+            ' --rdzv-backend c10d --rdzv-endpoint a:1 t.py\nEOF\nsrun -N 2 bash -c "$CMD"',
+            "2 processes, 1 on each of 2 nodes; torchrun starts 4 in each = 8 ranks",
+        ),
     ],
 )
 def test_what_a_script_starts(text: str, expected: str) -> None:

@@ -286,6 +286,7 @@ def not_passed(view: View) -> Iterator[LaunchFinding]:
         if box.keeps or None in texts or _has_hidden_options(box.options):
             continue
         passed = box.passed | {name for text in texts for name, _ in variables_in(text or "")}
+        passed |= set(view.site.boxed) if box.words[box.verb] == "exec" else set()
         outside: dict[str, str | None] = {
             variable.name: variable.value
             for variable in view.variables

@@ -88,7 +88,7 @@ def _by_srun(view: View) -> bool:
     """
     export, words = view.site.asked("export"), " ".join(w.text for w in view.command.words)
     is_all = export is None or "ALL" in export.value.split(",")
-    is_of_slurm = view.flavor.launcher is Launcher.OPENMPI and view.site.on_first == "Slurm"
+    is_of_slurm = view.flavor.launcher is Launcher.OPENMPI and bool(view.site.inherited)
     names = ("OMPI_MCA_plm", *["PRTE_MCA_plm"] * (view.flavor == OPENMPI_5))
     ways = [v.value for v in view.variables if v.option is None and v.name in names and v.value]
     ways += re.findall(r"mca plm (\S+)", words)

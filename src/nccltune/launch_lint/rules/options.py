@@ -29,10 +29,11 @@ from nccltune.launch_lint.options import (
     TRAINERS,
     translated,
 )
-from nccltune.launch_lint.read import is_command, is_launcher, nearest_option, script_of
+from nccltune.launch_lint.read import WRAPPERS, is_command, is_launcher, nearest_option, script_of
 from nccltune.launch_lint.rules.shape import of_program
 from nccltune.launch_lint.words import Line, is_open, split
 from nccltune.model.errors import InputError
+from nccltune.model.names import listed
 
 _OF_TRANSPORT = ("UCX_", "OMPI_MCA_btl", "OMPI_MCA_pml")
 _OF_PROGRAMS = ("app", "appfile", "f", "configfile")
@@ -227,22 +228,31 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
         words = [word.text for word in view.command.program]
         if any(nearest_nccl_test(word) or is_launcher(word) for word in words):
             return
-        word = view.command.program[0].text
+        word = words[0]
+        if word.rpartition("/")[2] in _UTILITIES:
+            return
         what = f"{word} is no binary of nccl-tests"
         if is_open(word):
             what = f"{word} is not known here"
         elif (script := _script_of(view)) is not None:
             what = f"{script} was not followed"
-        elif word.rpartition("/")[2] in SHELLS:
-            what = f"what {word} runs is not known"
+        elif (name := word.rpartition("/")[2]) in {*SHELLS, *WRAPPERS, "python", "python3"}:
+            what = f"what {name} runs is not known"
         yield note("program-unknown", f"{what}: its GPUs and sizes are not checked")
+
+
+_UTILITIES = frozenset(
+    listed("cat cp echo hostname ibv_devinfo ls mkdir nvidia-smi rm rocm-smi sleep true uname")
+)
+"""Programs that use no GPU for a job."""
 
 
 def _script_of(view: View) -> str | None:
     """Return the script that the program is, or that `bash -c TEXT` runs last."""
     words = view.command.program
-    is_shell = words[0].text.rpartition("/")[2] in SHELLS
-    at = script_at([word.text for word in words], 1) if is_shell else None
+    texts = [word.text for word in words]
+    shell = next((n for n, text in enumerate(texts) if text.rpartition("/")[2] in SHELLS), None)
+    at = script_at(texts, shell + 1) if shell is not None else None
     with contextlib.suppress(InputError):
         lines = split(words[at].text) if at is not None else [Line(words, "")]
         return next(filter(None, (script_of(line.words) for line in reversed(lines))), None)

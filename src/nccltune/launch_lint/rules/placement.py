@@ -363,6 +363,10 @@ def slurm_nodes(view: View) -> Iterator[LaunchFinding]:
     number, tasks = whole_number(nodes.value), whole_number(total.value)
     if number is None or tasks is None or not 0 < tasks < number:
         return
+    if tasks == 1 and view.program is None and view.prediction.inner is None:
+        said = f"{nodes.text} with 1 task: srun uses 1 node, and warns of it"
+        yield note("srun-N-is-nodes", said, "for one task write -N 1")
+        return
     yield error(
         "srun-N-is-nodes",
         f"srun's {nodes.text} means nodes (processes per node are --ntasks-per-node): with"

@@ -219,7 +219,9 @@ def task_gpus(view: View) -> Iterator[LaunchFinding]:
     if view.flavor.launcher is not Launcher.SLURM or placement is None or not placement.nodes:
         return
     bound = _gpu_bind(view)
-    if bound is not None and bound[0].startswith("none"):
+    flags = _option(view, "gres_flags")
+    is_shared = flags is not None and "allow-task-sharing" in flags.value
+    if is_shared or (bound is not None and bound[0].startswith("none")):
         return
     seen = _seen(view)
     if program is None:

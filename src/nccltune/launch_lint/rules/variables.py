@@ -207,6 +207,8 @@ def _is_joined(variable: CommandVariable) -> bool:
     option = variable.option
     if variable.value is None or (option is not None and option.meaning != "env"):
         return False
+    if option is None and variable.name not in table():
+        return False  # A variable of the script may hold a command line or settings for `env`.
     return variable.name.isidentifier() and _JOINED.search(variable.value) is not None
 
 
