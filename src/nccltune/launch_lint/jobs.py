@@ -229,7 +229,7 @@ def _nodes(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFind
         asked = _NNODES.findall(text)
         if len(asked) != 1 or (pod.number < 2 and not is_whole) or re.search(r"\bif\b", text):
             continue
-        nodes = sum(one.number for one in pods if one is pod or one.gpus)
+        nodes = sum(one.number for one in pods if one is pod or one.gpus or not pod.gpus)
         # Several groups of pods may be several jobs.
         if int(asked[0]) > nodes or (nodes > int(asked[0]) and document["kind"] == "PyTorchJob"):
             yield error(

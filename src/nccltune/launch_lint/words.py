@@ -228,12 +228,17 @@ def substitution_end(text: str, at: int) -> int:
     if text.startswith("$(", at):
         return _closing(text, at + 1)
     if text.startswith("${", at) or text[at] == "`":
-        stop = text.find("}" if text[at] == "$" else "`", at + 1)
-        return len(text) if stop < 0 else stop + 1
+        depth = 0
+        for sign in (_BRACES if text[at] == "$" else _BACKQUOTE).finditer(text, at + 1):
+            depth += 1 if sign[0] == "${" else -1
+            if depth < 0:
+                return sign.end()
+        return len(text)
     match = _NAMED.match(text, at)
     return match.end() if match is not None else at
 
 
+_BRACES, _BACKQUOTE = re.compile(r"\$\{|\}"), re.compile("`")
 _NAMED = re.compile(r"\$(?:[A-Za-z_]\w*|[0-9@*#?])", re.ASCII)
 
 

@@ -520,6 +520,11 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         ),
         ({"l.yaml": LWS.replace("size: 4", "size: __SIZE__")}, "__SIZE__ is not", "expected"),
         ({"t.yaml": TRAINJOB}, "8 processes, 4 on each of 2 nodes", "warning"),
+        (
+            {"t.yaml": TRAINJOB.replace("torchrun", "mpirun python")},
+            "8 processes, 4 on each of 2",
+            "not shown",
+        ),
         ({"t.yaml": RUNTIME}, "8 processes, 4 on each of 2 nodes", "per-node"),
         ({"g.yaml": GLOO}, "torchrun runs in 4 pods, and without --nnodes each is", "nvidia.com"),
         ({"g.yaml": GLOO.replace("t.py", "--nnodes=4 t.py")}, "1 on each of 4 nodes", "in 4 pods"),

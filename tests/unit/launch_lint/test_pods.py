@@ -113,6 +113,7 @@ DEVICES = "a.io/nic: 1, nvidia.com/gpu: 8"
 WRONG = [
     (MPIJOB, GPUS, "", "pod-without-gpus"),
     (MPIJOB, "nvidia.com/gpu: 8", "memory: 8Gi", "pod-without-gpus"),
+    (MPIJOB, "nvidia.com/gpu: 8", "vpc.amazonaws.com/efa: 8", "pod-without-gpus"),
     (MPIJOB, "nvidia.com/gpu: 8", "nvidia.com/gpu: 0.5", "pod-gpus"),
     (MPIJOB, "{limits:", "{requests: {nvidia.com/gpu: 4}, limits:", "pod-gpus"),
     (MPIJOB, "nvidia.com/gpu: 8", "nvidia.com/gpu: 4", "too-many-gpus"),
@@ -168,7 +169,12 @@ WRONG = [
 RIGHT = [
     MPIJOB,
     # Who fills in the image with envsubst fills in this, too.
-    PYTORCHJOB.replace(GPUS, GPUS + PATHS.format("${PATH}")).replace("image: train", "image: ${I}"),
+    PYTORCHJOB.replace(GPUS, GPUS + PATHS.format("/a:$PATH")).replace("image: train", "image: $I"),
+    PYTORCHJOB.replace(GPUS, GPUS + PATHS.format("${PATH}")),
+    # A field that is null is absent. Jobs for CPUs or for other accelerators need no GPU.
+    MPIJOB.replace("            command: [mpi", "            args:\n            command: [mpi"),
+    PYTORCHJOB.replace("nvidia.com/gpu: 8", "cpu: 8"),
+    MPIJOB.replace("nvidia.com/gpu: 8", "aws.amazon.com/neuron: 8, vpc.amazonaws.com/efa: 8"),
     POD,
     PYTORCHJOB,
     JOBSET,
@@ -422,6 +428,12 @@ spec:
           {{- with .Values.selector }}
           nodeSelector: {{- toYaml . | nindent 12 }}
           {{- end }}
+          {%- for one in tolerations %}
+          tolerations:
+          - {{- if .key }}
+            key: {{ .key }}
+            {{- end }}
+          {%- endfor %}
           containers:
           - image: {{ .Values.image | quote }}
             resources: {limits: {nvidia.com/gpu: 8}}
@@ -438,6 +450,15 @@ def test_a_template_is_read_with_unknown_values(tmp_path: Path) -> None:
     assert prediction.unknown == "the number of processes is '${mul_.Values.n_8}'"
     assert judged.findings[0].finding.id == "variable-unknown"
     assert judged.fixed is None
+
+
+def test_a_key_of_which_the_last_holds_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "pod.yaml"
+    mounts = "    volumeMounts:"
+    path.write_text(POD.replace(mounts, "    name: test\n    resources: {}\n" + mounts))
+    (launch,) = lint(LintRequest([str(path)])).launches
+    assert [one.id for one in launch.findings] == ["key-twice", "pod-without-gpus"]
+    assert "line 11: resources is also in line 9 " in launch.findings[0].message
 
 
 def test_a_kustomization_is_named(tmp_path: Path) -> None:
