@@ -189,8 +189,8 @@ def from_manifests(
         raise InputError(
             "no container of this manifest starts a launcher",
             where=where,
-            hint="looked for mpirun, mpiexec, prterun, srun, torchrun and the programs of"
-            " nccl-tests in command and args",
+            hint="looked for mpirun, mpiexec, prterun, srun, torchrun, vllm, sglang and the"
+            " programs of nccl-tests in command and args",
         )
     return found
 

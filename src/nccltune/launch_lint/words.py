@@ -24,14 +24,14 @@ def whole_number(text: str) -> int | None:
 def placeholder_in(value: Any) -> str | None:
     """Return a text of a manifest's field that somebody replaces before it is applied, or None.
 
-    These are `$NAME` (envsubst), `<NAME>` and `__NAME__`. Commands, which have their own, do not
-    count.
+    These are `$NAME` (envsubst), `<NAME>` and `__NAME__`. Commands and texts of several lines,
+    which have their own, do not count.
     """
     if isinstance(value, dict):
         value = [inner for name, inner in value.items() if name not in ("command", "args", "value")]
     if isinstance(value, list):
         return next(filter(None, map(placeholder_in, value)), None)
-    found = _REPLACED.search(value) if isinstance(value, str) else None
+    found = _REPLACED.search(value) if isinstance(value, str) and "\n" not in value else None
     return found[0] if found is not None else None
 
 

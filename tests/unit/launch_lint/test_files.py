@@ -92,6 +92,7 @@ compute: azureml:gpu
 distribution: {type: pytorch, process_count_per_instance: 8}
 resources: {instance_count: 2}
 environment_variables: {NCCL_DEBUG: INOF}
+services: {lab: {type: jupyter_lab}}
 """
 BATCH = """#!/bin/bash
 #SBATCH --nodes=2
@@ -510,6 +511,7 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
             "ok ",
         ),
         ({"l.yaml": LWS}, "worker: the pod has 64 MiB of /dev/shm", "no shell reads"),
+        ({"l.yaml": LWS.replace("$I", "i") + "  c: |\n    A: $A\n"}, "of 4 nodes", "not filled"),
         ({"l.yaml": LWS}, "$IMAGE is not filled in: its fields were not checked", "ok "),
         # What a template leaves open may hold the variable of a command, too.
         ({"l.yaml": LWS.replace("_node=8", "_node=$GPUS")}, "$IMAGE is not", "no shell reads"),
