@@ -510,6 +510,11 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
             "8 on each of 4 nodes",
             "ok ",
         ),
+        (
+            {"l.yaml": LWS.replace("- name: t", "- name: u\n          name: t")},
+            "name is also in",
+            "c:",
+        ),
         ({"l.yaml": LWS}, "worker: the pod has 64 MiB of /dev/shm", "no shell reads"),
         ({"l.yaml": LWS.replace("$I", "i") + "  c: |\n    A: $A\n"}, "of 4 nodes", "not filled"),
         ({"l.yaml": LWS}, "$IMAGE is not filled in: its fields were not checked", "ok "),
