@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nccltune.formats.text.yaml_documents import load_documents
-from nccltune.launch.kubernetes.schema import check_manifest
+from nccltune.launch.kubernetes.schema import SPECS, check_manifest
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding, error, note, warning
 from nccltune.launch_lint.hosts import text_of
@@ -92,8 +92,9 @@ def judge_manifests(
             said = "no container has an image or a command, as in a patch: gaps were not checked"
             found.append(note("manifest-patch", f"{document.get('kind')}: {said}"))
             continue
-        # The scripts of a ConfigMap have variables of their own.
-        blank = placeholder_in(document) if document.get("kind") != "ConfigMap" else None
+        # The fields of other kinds are not checked anyway.
+        is_checked = document.get("kind") in SPECS or pods_of(document)
+        blank = placeholder_in(document) if is_checked else None
         try:
             if blank is None and document.get("apiVersion") not in _OLD_MPI_JOBS:
                 check_manifest(document)

@@ -35,7 +35,7 @@ def placeholder_in(value: Any) -> str | None:
     return found[0] if found is not None else None
 
 
-_REPLACED = re.compile(r"(?<!\$)\$\{?[A-Za-z_]\w*\}?|\A<[\w-]+>\Z|\A__[A-Z][A-Z0-9_]*__\Z")
+_REPLACED = re.compile(r"(?<!\$)\$(?:\{\w[^{}]*\}|[^\W\d]\w*)|\A<[\w-]+>\Z|\A__[A-Z][A-Z0-9_]*__\Z")
 
 
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:

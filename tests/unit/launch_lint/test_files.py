@@ -534,6 +534,8 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         ),
         ({"t.yaml": RUNTIME}, "8 processes, 4 on each of 2 nodes", "per-node"),
         ({"g.yaml": GLOO}, "torchrun runs in 4 pods, and without --nnodes each is", "nvidia.com"),
+        ({"g.yaml": GLOO.replace("--master_addr=a", "")}, "note Job: torchrun runs in", "nvi"),
+        ({"g.yaml": GLOO.replace("--master_addr=a", "$MORE")}, "starts", "in 4 pods"),
         ({"g.yaml": GLOO.replace("t.py", "--nnodes=4 t.py")}, "1 on each of 4 nodes", "in 4 pods"),
         ({"g.yaml": GLOO.replace("gloo", "nccl")}, "no container has a limit of nvidia.com/", "ok"),
         (
