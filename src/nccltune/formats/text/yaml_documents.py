@@ -53,14 +53,15 @@ def load_documents(
                 raise yaml.YAMLError(f"more than {MAX_NODES} values, aliases expanded")
             return node
 
-        def flatten_mapping(self, node: Any) -> None:
+        def compose_mapping_node(self, anchor: Any) -> Any:
+            node = super().compose_mapping_node(anchor)
             first: dict[str, tuple[int, Any]] = {}
             for key, value in node.value:
                 line = key.start_mark.line + 1
                 before, other = first.setdefault(str(key.value), (line, value))
                 if other is not value and other.value != value.value and key.value != "<<":
                     twice.append((str(key.value), before, line))
-            super().flatten_mapping(node)
+            return node
 
     try:
         return list(yaml.load_all(text, Loader=BoundedLoader))
