@@ -123,7 +123,7 @@ def _repeated_keys(text: str) -> Iterator[LaunchFinding]:
             "key-twice",
             f"line {last}: {key} is also in line {first} of the same mapping: kubectl takes the"
             " last alone, and kustomize refuses the file",
-            f"write one {key} with what both have",
+            f"write {key} once, with all that it needs",
         )
 
 

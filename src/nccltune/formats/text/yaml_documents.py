@@ -56,11 +56,12 @@ def load_documents(
         def compose_mapping_node(self, anchor: Any) -> Any:
             node = super().compose_mapping_node(anchor)
             first: dict[str, tuple[int, Any]] = {}
-            for key, value in node.value:
+            named = (pair for pair in node.value if isinstance(pair[0], yaml.ScalarNode))
+            for key, value in named:
                 line = key.start_mark.line + 1
-                before, other = first.setdefault(str(key.value), (line, value))
+                before, other = first.setdefault(key.value, (line, value))
                 if other is not value and other.value != value.value and key.value != "<<":
-                    twice.append((str(key.value), before, line))
+                    twice.append((key.value, before, line))
             return node
 
     try:
