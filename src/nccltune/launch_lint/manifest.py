@@ -61,7 +61,7 @@ def is_template(text: str) -> bool:
 
 
 _FILLED = "check the manifest with its values, such as `helm template` prints it"
-_ACTION = re.compile(r"\{[{%]-?\s*(.*?)\s*-?[%}]\}", re.DOTALL)
+_ACTION = re.compile(r"\{(?:\{(?s:.*?)\}|%-?\s.*?\s-?%)\}")
 _ACTIONS_ALONE = re.compile(r"^[ \t]*(?:\{([{%#])(?:(?!\1\}|\}\}).)*[%#}]\}[ \t]*)+$\n?", re.M)
 _ACTION_OF_ITEM = re.compile(r"^([ \t]*-) +\{[{%]-? *(?:if|with|range|for)\b.*[%}]\}$", re.M)
 
@@ -72,7 +72,12 @@ def _without_actions(text: str) -> str:
     Lines of actions alone (`{{- if }}`, `{{- include }}`, `{% for %}` of Jinja) are left out.
     """
     text = _ACTION_OF_ITEM.sub(r"\1", _ACTIONS_ALONE.sub("", text))
-    return _ACTION.sub(lambda match: f"${{{re.sub('[^A-Za-z0-9_.]+', '_', match[1])}}}", text)
+    return _ACTION.sub(_unknown, text)
+
+
+def _unknown(action: re.Match[str]) -> str:
+    name = re.sub("[^A-Za-z0-9_.]+", "_", action[0].strip("{}%- \t\n"))
+    return f"${{{name}}}"
 
 
 def judge_manifests(
