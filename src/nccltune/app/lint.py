@@ -402,7 +402,7 @@ def _lint_launch(
     is_template = bool(documents) and manifest.is_template(text)
     findings = [
         *judge_conf(text, name or ""),
-        *(manifest.judge_manifests(documents, of_template=is_template) if documents else ()),
+        *manifest.judge_manifests(documents, text, of_template=is_template),
     ]
     found, reasons = list[FoundCommand](), list[InputError]()
     is_output = output.is_output(rest)
@@ -443,7 +443,9 @@ def _lint_launch(
     findings += judge_boxes(rest, [p.placement for one in checks for p, _ in one.predictions])
     if is_output:
         findings += output.judge_output(rest)
-    elif given := [*compose.settings_of(services, site), *(stated := stated_settings(plain))]:
+    elif (
+        given := [*compose.settings_of(services, site), *(stated := stated_settings(plain))]
+    ) or is_template:
         known = {
             (one.finding.id, one.finding.message) for check in checks for one in check.findings
         }

@@ -36,7 +36,9 @@ def services_in(text: str) -> tuple[Services, str]:
     rest = text
     for block in blocks_of(text) if _SERVICES.search(text) else ():
         with contextlib.suppress(InputError):
-            services = [mapping(at(one, "services")) for one in load_documents(block, "")]
+            # A job of Azure ML also has services, such as a notebook, beside its command.
+            read = [mapping(one) for one in load_documents(block, "")]
+            services = [mapping(one.get("services")) for one in read if "command" not in one]
             pairs = [pair for each in services for pair in each.items()]
             found += [(str(name), each) for name, each in pairs if isinstance(each, dict)]
             rest = rest.replace(block, "") if any(services) else rest

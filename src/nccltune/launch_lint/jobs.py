@@ -79,19 +79,25 @@ SVC_PLUGINS = ("svc", "mpi", "pytorch", "tensorflow")
 """Plugins of Volcano that give pods the names of the others: `svc`, and those that turn it on."""
 
 
-_WITH_ADDRESS = re.compile(
-    r"\b(?:torchrun|torch\.distributed\.\w+)\s.*?--(?:master-addr|rdzv-endpoint)\b", re.S
+_TORCHRUN = re.compile(
+    r"\b(?:torchrun|torch\.distributed\.(?:run|launch))\s"
+    r"(?:.*?(?P<address>--(?:master-addr|rdzv-endpoint)\b))?",
+    re.S,
 )
 
 
 def _alone(document: dict[str, Any], pod: PodSpec) -> Iterator[LaunchFinding]:
-    """Find torchrun with an address, but without a number of nodes, in several pods."""
+    """Find torchrun without a number of nodes in several pods; an address shows what is meant."""
     text = " ".join(pod.words).replace("_", "-")
     names = {name for one in pod.containers for name, _ in variables_of(one)}
     if pod.number < 2 or document.get("kind") == "PyTorchJob" or "PET_NNODES" in names:
         return
-    if _WITH_ADDRESS.search(text) is not None and "--nnodes" not in text:
-        yield error(
+    is_meant = document.get("kind") in ("Job", "JobSet", "StatefulSet", "LeaderWorkerSet")
+    is_open = "--standalone" in text or any(word.startswith("$") for word in pod.words)
+    if (found := _TORCHRUN.search(text)) is None or "--nnodes" in text:
+        return
+    if found["address"] or (is_meant and not is_open):
+        yield (error if found["address"] else note)(
             "inner-alone",
             f"{pod.role}: torchrun runs in {pod.number} pods, and without --nnodes each is a job of"
             " 1 node",
@@ -229,7 +235,7 @@ def _nodes(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFind
         asked = _NNODES.findall(text)
         if len(asked) != 1 or (pod.number < 2 and not is_whole) or re.search(r"\bif\b", text):
             continue
-        nodes = sum(one.number for one in pods if one is pod or one.gpus)
+        nodes = sum(one.number for one in pods if one is pod or one.gpus or not pod.gpus)
         # Several groups of pods may be several jobs.
         if int(asked[0]) > nodes or (nodes > int(asked[0]) and document["kind"] == "PyTorchJob"):
             yield error(

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from nccltune.formats.text.yaml_documents import load_documents
-from nccltune.launch.kubernetes.schema import check_manifest
+from nccltune.launch.kubernetes.schema import SPECS, check_manifest
 from nccltune.launch_lint.command import LaunchContext
-from nccltune.launch_lint.finding import LaunchFinding, error, note
+from nccltune.launch_lint.finding import LaunchFinding, error, note, warning
 from nccltune.launch_lint.hosts import text_of
 from nccltune.launch_lint.jobs import judge_job, volcano_variables
 from nccltune.launch_lint.nested import SHELLS, script_at
 from nccltune.launch_lint.pods import (
+    PodSpec,
     at,
     command_of,
     gpus_of,
@@ -50,7 +51,7 @@ def documents_of(text: str, where: str) -> list[dict[str, Any]]:
         if not is_template(text):
             raise
         what = "is a template, which becomes a manifest when its {{ }} are filled in"
-        raise InputError(what, where=where, hint="check what `helm template` prints") from raised
+        raise InputError(what, where=where, hint=_FILLED) from raised
     return [one for one in read if isinstance(one, dict)]
 
 
@@ -59,37 +60,46 @@ def is_template(text: str) -> bool:
     return _ACTION.search(text) is not None
 
 
-_ACTION = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
-_ACTIONS_ALONE = re.compile(r"^[ \t]*(?:\{\{(?:(?!\}\}).)*\}\}[ \t]*)+$\n?", re.M)
+_FILLED = "check the manifest with its values, such as `helm template` prints it"
+_ACTION = re.compile(r"\{(?:\{(?s:.*?)\}|%-?\s.*?\s-?%)\}")
+_ACTIONS_ALONE = re.compile(r"^[ \t]*(?:\{([{%#])(?:(?!\1\}|\}\}).)*[%#}]\}[ \t]*)+$\n?", re.M)
+_ACTION_OF_ITEM = re.compile(r"^([ \t]*-) +\{[{%]-? *(?:if|with|range|for)\b.*[%}]\}$", re.M)
 
 
 def _without_actions(text: str) -> str:
     """Return a template with unknown values: `{{ .Values.n }}` is `${.Values.n}`.
 
-    Lines of actions alone (`{{- if }}`, `{{- include }}`) are left out.
+    Lines of actions alone (`{{- if }}`, `{{- include }}`, `{% for %}` of Jinja) are left out.
     """
-    text = _ACTIONS_ALONE.sub("", text)
-    return _ACTION.sub(lambda match: f"${{{re.sub('[^A-Za-z0-9_.]+', '_', match[1])}}}", text)
+    text = _ACTION_OF_ITEM.sub(r"\1", _ACTIONS_ALONE.sub("", text))
+    return _ACTION.sub(_unknown, text)
+
+
+def _unknown(action: re.Match[str]) -> str:
+    name = re.sub("[^A-Za-z0-9_.]+", "_", action[0].strip("{}%- \t\n"))
+    return f"${{{name}}}"
 
 
 def judge_manifests(
-    documents: list[dict[str, Any]], *, of_template: bool = False
+    documents: list[dict[str, Any]], text: str = "", *, of_template: bool = False
 ) -> list[LaunchFinding]:
     """Return findings for fields that a cluster would refuse or ignore, and for faults of pods.
 
+    `text` has the documents. In it, keys are found that a mapping has twice.
     The fields and pods of a template are not checked, because its actions may add what they lack.
     """
     if of_template:
         said = "this is a template: {{ }} stands for unknown values, and pods were not checked"
-        return [note("template", said, "`helm template` prints the manifest to check")]
-    found: list[LaunchFinding] = []
+        return [note("template", said, _FILLED)]
+    found = [*_repeated_keys(text)] if documents else []
     for document in documents:
         if _is_patch(document):
             said = "no container has an image or a command, as in a patch: gaps were not checked"
             found.append(note("manifest-patch", f"{document.get('kind')}: {said}"))
             continue
-        # The scripts of a ConfigMap have variables of their own.
-        blank = placeholder_in(document) if document.get("kind") != "ConfigMap" else None
+        # The fields of other kinds are not checked anyway.
+        is_checked = document.get("kind") in SPECS or pods_of(document)
+        blank = placeholder_in(document) if is_checked else None
         try:
             if blank is None and document.get("apiVersion") not in _OLD_MPI_JOBS:
                 check_manifest(document)
@@ -106,6 +116,20 @@ def judge_manifests(
             found.append(note("template", said))
         found += [*judge_pods(document), *judge_job(document)]
     return found
+
+
+def _repeated_keys(text: str) -> Iterator[LaunchFinding]:
+    """Yield keys that a mapping of a YAML text has twice, of which kubectl takes the last."""
+    repeated: list[tuple[str, int, int]] = []
+    with contextlib.suppress(InputError):
+        load_documents(text, "", repeated)
+    for key, first, last in dict.fromkeys(repeated):
+        yield warning(
+            "key-twice",
+            f"line {last}: {key} is also in line {first} of the same mapping: kubectl takes the"
+            " last alone, and kustomize refuses the file",
+            f"write {key} once, with all that it needs",
+        )
 
 
 def checked_pods(documents: list[dict[str, Any]]) -> Iterator[LaunchFinding]:
@@ -171,8 +195,8 @@ def from_manifests(
         raise InputError(
             "no container of this manifest starts a launcher",
             where=where,
-            hint="looked for mpirun, mpiexec, prterun, srun, torchrun and the programs of"
-            " nccl-tests in command and args",
+            hint="looked for mpirun, mpiexec, prterun, srun, torchrun, vllm, sglang and the"
+            " programs of nccl-tests in command and args",
         )
     return found
 
@@ -301,7 +325,8 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
         )
     if document.get("kind") in _SET_FOR_TORCHRUN:
         elastic, policy = at(spec, "elasticPolicy"), mapping(at(spec, "mlPolicy"))
-        trainer = mapping(at(spec, "trainer")) or {**policy, **mapping(policy.get("torch"))}
+        given_by = (policy, mapping(policy.get("torch")), mapping(policy.get("mpi")))
+        trainer = mapping(at(spec, "trainer")) or {k: v for one in given_by for k, v in one.items()}
         number = trainer.get("numNodes") or sum(pod.number for pod in pods_of(document)) or 1
         least, most = (at(elastic, f"{limit}Replicas") or number for limit in ("min", "max"))
         each = spec.get("nprocPerNode") or at(elastic, "nProcPerNode")
@@ -316,8 +341,22 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
             # With a number of processes per node, newer operators count processes, not pods.
             given["WORLD_SIZE"] = str(number)
         site = site._replace(exported=(*site.exported, *given.items()))
+        pod = PodSpec("", {"containers": [*_containers(document)]})
+        if document.get("kind") != "PyTorchJob" and pod.starts_mpi:
+            site = _of_mpi_runtime(site, trainer, max(map(gpus_of, pod.containers)))
     gpus = [gpus_of(container) for container in _containers(document)]
     return site._replace(gpus=max(gpus), gpus_from="the container's limit") if any(gpus) else site
+
+
+def _of_mpi_runtime(site: LaunchContext, trainer: dict[str, Any], gpus: int) -> LaunchContext:
+    """Return `site` with the hosts that Kubeflow Trainer 2 lists for mpirun.
+
+    Without a number of processes per node, each has a slot for each GPU, or one.
+    """
+    nodes, each = trainer.get("numNodes"), trainer.get("numProcPerNode") or gpus
+    nodes = nodes if isinstance(nodes, int) and nodes > 0 else None
+    slots = each if isinstance(each, int) and each > 0 else None
+    return site._replace(nodes=nodes or site.nodes, workers=nodes, slots=slots)
 
 
 _SET_FOR_TORCHRUN = ("PyTorchJob", "TrainJob", "TrainingRuntime", "ClusterTrainingRuntime")

@@ -118,7 +118,10 @@ def pods_of(document: dict[str, Any]) -> list[PodSpec]:
         roles = {kind: spec}
     elif kind not in _ROLES and not str(document.get("apiVersion")).startswith(_COMPLETES):
         return [_pod(role, part) for role, part in _templates(spec, kind)]
-    named = [(at(one, "name"), one) for one in roles] if isinstance(roles, list) else mapping(roles)
+    if isinstance(roles, list):
+        named: Any = [(at(one, "name") or f"default{n}", one) for n, one in enumerate(roles)]
+    else:
+        named = mapping(roles)
     pairs = named.items() if isinstance(named, dict) else named
     return [_pod(str(role), part) for role, part in pairs]
 
@@ -226,9 +229,10 @@ def _gpus(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iterat
             if is_open(str(value)):
                 return  # A template's number of GPUs.
             if whole_number(str(value)) is None:
+                said = "has no value" if value is None else f"{value} is no whole number"
                 yield error(
                     "pod-gpus",
-                    f"{where}: {name}: {value} is no whole number",
+                    f"{where}: {name}: {said}",
                     f"write {name}: 8, the GPUs of the pod",
                 )
             elif name in requests and name in limits and str(requests[name]) != str(limits[name]):
@@ -240,16 +244,17 @@ def _gpus(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iterat
                 )
     if not _needs_gpus(document, pod, pods) or pod.gpus or _may_get_gpus_otherwise(pod):
         return
-    kind = document.get("kind")
-    is_sure = kind in ("MPIJob", "PyTorchJob") or _ON_GPUS.search(str(document)) is not None
+    is_meant = document.get("kind") in ("MPIJob", "PyTorchJob")
+    is_meant = is_meant and not any(one.get("resources") for one in pod.containers)
+    is_sure = is_meant or _ON_GPUS.search(str(document)) is not None
     yield (error if is_sure else note)(
         "pod-without-gpus",
         f"{where}: no container has a limit of nvidia.com/gpu, so that the pod gets no GPU",
-        "add resources: {limits: {nvidia.com/gpu: 8}}",
+        "add resources: {limits: {nvidia.com/gpu: 8}}" + ", unless it is for CPUs" * (not is_sure),
     )
 
 
-_ON_GPUS = re.compile(r"nvidia|gpu|nccl|cuda|rdma|infiniband|_perf\b|vllm|sglang", re.I)
+_ON_GPUS = re.compile(r"nvidia|gpu|nccl|cuda|rdma(?!v_)|infiniband|_perf\b|vllm|sglang", re.I)
 """What shows that a job is for GPUs. Others may be for CPUs."""
 
 
@@ -257,7 +262,8 @@ def _may_get_gpus_otherwise(pod: PodSpec) -> bool:
     """Return whether the pod may get GPUs without a number in its limits.
 
     Such ways are resource claims, privileged containers and NVIDIA_VISIBLE_DEVICES. A GPU limit
-    that is not a whole number, such as a variable of a template, also counts.
+    that is not a whole number, such as a variable of a template, also counts, and another device
+    than a NIC, which may be an accelerator: `habana.ai/gaudi`, `aws.amazon.com/neuron`.
     """
     if at(pod.spec, "resourceClaims"):
         return True
@@ -265,11 +271,16 @@ def _may_get_gpus_otherwise(pod: PodSpec) -> bool:
         limits = mapping(at(container, "resources", "limits"))
         if any((is_gpu(n) and str(v) != "0") or is_open(str(n)) for n, v in limits.items()):
             return True
+        if any("/" in str(n) and not is_gpu(n) and not _NIC.search(str(n)) for n in limits):
+            return True
         if at(container, "resources", "claims") or at(container, "securityContext", "privileged"):
             return True
         if any(name == "NVIDIA_VISIBLE_DEVICES" for name, _ in variables_of(container)):
             return True
     return False
+
+
+_NIC = re.compile(r"rdma|efa|nic|net|hostdev|hca|sriov|roce|infiniband|mlx|vf|ib\b", re.I)
 
 
 def variables_of(container: dict[Any, Any]) -> list[tuple[str, str]]:
@@ -307,9 +318,10 @@ def _unreplaced_references(pod: PodSpec) -> Iterator[LaunchFinding]:
             name, value = str(at(one, "name")), str(at(one, "value") or "")
             for sign, used in _REFERENCE.findall(value):
                 is_replaced = sign == "(" and (used in before or "envFrom" in container)
-                if is_replaced or used not in (*before, name):
-                    continue
                 text = f"${sign}{used}" + {"(": ")", "{": "}"}.get(sign, "")
+                # `value: $NAME` of NAME alone is for `envsubst`, as it has no other meaning.
+                if is_replaced or used not in (*before, name) or (used == name and value == text):
+                    continue
                 own = f", and what the image has in {name} is lost" * (used == name)
                 yield warning(
                     "env-kept",

@@ -75,6 +75,8 @@ _MODULES = {
     "vllm.entrypoints.openai.api_server": "vllm serve",
     "vllm.entrypoints.api_server": "vllm serve",
     "sglang.launch_server": "sglang serve",
+    "dynamo.vllm": "vllm serve",
+    "dynamo.sglang": "sglang serve",
 }
 _NO_LAUNCHERS = ("deepspeed.launcher.launch",)
 WRAPPERS = frozenset(

@@ -263,7 +263,7 @@ def checked_alone(given: Sequence[StatedSetting], why: str) -> LaunchFinding:
     names = list(dict.fromkeys(names))
     why = f"this {why}" if why.startswith("is ") else why
     if not names:
-        return note("settings-alone", f"{why}, nor a setting of NCCL")
+        return note("settings-alone", f"{why}, and there is no setting of NCCL")
     shown = ", ".join(names[:_SHOWN]) + (" and others" if len(names) > _SHOWN else "")
     return note("settings-alone", f"{why}; checked by themselves: {shown}")
 

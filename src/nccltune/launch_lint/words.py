@@ -24,18 +24,18 @@ def whole_number(text: str) -> int | None:
 def placeholder_in(value: Any) -> str | None:
     """Return a text of a manifest's field that somebody replaces before it is applied, or None.
 
-    These are `$NAME` (envsubst), `<NAME>` and `__NAME__`. Commands, which have their own, do not
-    count.
+    These are `$NAME` (envsubst), `<NAME>` and `__NAME__`. Commands and texts of several lines,
+    which have their own, do not count.
     """
     if isinstance(value, dict):
         value = [inner for name, inner in value.items() if name not in ("command", "args", "value")]
     if isinstance(value, list):
         return next(filter(None, map(placeholder_in, value)), None)
-    found = _REPLACED.search(value) if isinstance(value, str) else None
+    found = _REPLACED.search(value) if isinstance(value, str) and "\n" not in value else None
     return found[0] if found is not None else None
 
 
-_REPLACED = re.compile(r"(?<!\$)\$\{?[A-Za-z_]\w*\}?|\A<[\w-]+>\Z|\A__[A-Z][A-Z0-9_]*__\Z")
+_REPLACED = re.compile(r"(?<!\$)\$(?:\{\w[^{}]*\}|[^\W\d]\w*)|\A<[\w-]+>\Z|\A__[A-Z][A-Z0-9_]*__\Z")
 
 
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
@@ -228,12 +228,17 @@ def substitution_end(text: str, at: int) -> int:
     if text.startswith("$(", at):
         return _closing(text, at + 1)
     if text.startswith("${", at) or text[at] == "`":
-        stop = text.find("}" if text[at] == "$" else "`", at + 1)
-        return len(text) if stop < 0 else stop + 1
+        depth = 0
+        for sign in (_BRACES if text[at] == "$" else _BACKQUOTE).finditer(text, at + 1):
+            depth += 1 if sign[0] == "${" else -1
+            if depth < 0:
+                return sign.end()
+        return len(text)
     match = _NAMED.match(text, at)
     return match.end() if match is not None else at
 
 
+_BRACES, _BACKQUOTE = re.compile(r"\$\{|\}"), re.compile("`")
 _NAMED = re.compile(r"\$(?:[A-Za-z_]\w*|[0-9@*#?])", re.ASCII)
 
 

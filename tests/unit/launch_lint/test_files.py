@@ -92,6 +92,7 @@ compute: azureml:gpu
 distribution: {type: pytorch, process_count_per_instance: 8}
 resources: {instance_count: 2}
 environment_variables: {NCCL_DEBUG: INOF}
+services: {lab: {type: jupyter_lab}}
 """
 BATCH = """#!/bin/bash
 #SBATCH --nodes=2
@@ -514,7 +515,13 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
             "8 on each of 4 nodes",
             "ok ",
         ),
+        (
+            {"l.yaml": LWS.replace("- name: t", "- name: u\n          name: t")},
+            "name is also in",
+            "c:",
+        ),
         ({"l.yaml": LWS}, "worker: the pod has 64 MiB of /dev/shm", "no shell reads"),
+        ({"l.yaml": LWS.replace("$I", "i") + "  c: |\n    A: $A\n"}, "of 4 nodes", "not filled"),
         ({"l.yaml": LWS}, "$IMAGE is not filled in: its fields were not checked", "ok "),
         # What a template leaves open may hold the variable of a command, too.
         ({"l.yaml": LWS.replace("_node=8", "_node=$GPUS")}, "$IMAGE is not", "no shell reads"),
@@ -525,8 +532,15 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         ),
         ({"l.yaml": LWS.replace("size: 4", "size: __SIZE__")}, "__SIZE__ is not", "expected"),
         ({"t.yaml": TRAINJOB}, "8 processes, 4 on each of 2 nodes", "warning"),
+        (
+            {"t.yaml": TRAINJOB.replace("torchrun", "mpirun python")},
+            "8 processes, 4 on each of 2",
+            "not shown",
+        ),
         ({"t.yaml": RUNTIME}, "8 processes, 4 on each of 2 nodes", "per-node"),
         ({"g.yaml": GLOO}, "torchrun runs in 4 pods, and without --nnodes each is", "nvidia.com"),
+        ({"g.yaml": GLOO.replace("--master_addr=a", "")}, "note Job: torchrun runs in", "nvi"),
+        ({"g.yaml": GLOO.replace("--master_addr=a", "$MORE")}, "starts", "in 4 pods"),
         ({"g.yaml": GLOO.replace("t.py", "--nnodes=4 t.py")}, "1 on each of 4 nodes", "in 4 pods"),
         ({"g.yaml": GLOO.replace("gloo", "nccl")}, "no container has a limit of nvidia.com/", "ok"),
         (

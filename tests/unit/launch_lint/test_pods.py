@@ -112,18 +112,13 @@ DEVICES = "a.io/nic: 1, nvidia.com/gpu: 8"
 
 WRONG = [
     (MPIJOB, GPUS, "", "pod-without-gpus"),
-    (MPIJOB, "nvidia.com/gpu: 8", "memory: 8Gi", "pod-without-gpus"),
+    (MPIJOB, "nvidia.com/gpu: 8", "memory: 8Gi, vpc.amazonaws.com/efa: 8", "pod-without-gpus"),
     (MPIJOB, "nvidia.com/gpu: 8", "nvidia.com/gpu: 0.5", "pod-gpus"),
     (MPIJOB, "{limits:", "{requests: {nvidia.com/gpu: 4}, limits:", "pod-gpus"),
     (MPIJOB, "nvidia.com/gpu: 8", "nvidia.com/gpu: 4", "too-many-gpus"),
     (MPIJOB, SHM, "", "pod-shm"),
     (MPIJOB, "slotsPerWorker: 8", "slotsPerWorker: 4", "idle-gpus"),
-    (
-        MPIJOB,
-        "            command: [mpirun",
-        "            resources: {limits: {nvidia.com/gpu: 8}}\n            command: [mpirun",
-        "idle-gpus",
-    ),
+    (MPIJOB, "            command: [mpirun", GPUS + "            command: [mpirun", "idle-gpus"),
     (MPIJOB, "  slotsPerWorker: 8\n", "", "too-few-slots"),
     (MPIJOB, "replicas: 2", "replicas: 4", "idle-nodes"),
     (MPIJOB, "replicas: 2", "replicas: 1", "too-few-slots"),
@@ -168,7 +163,12 @@ WRONG = [
 RIGHT = [
     MPIJOB,
     # Who fills in the image with envsubst fills in this, too.
-    PYTORCHJOB.replace(GPUS, GPUS + PATHS.format("${PATH}")).replace("image: train", "image: ${I}"),
+    PYTORCHJOB.replace(GPUS, GPUS + PATHS.format("/a:$PATH")).replace("image: train", "image: $I"),
+    PYTORCHJOB.replace(GPUS, GPUS + PATHS.format("${PATH}")),
+    # A field that is null is absent. Jobs for CPUs or for other accelerators need no GPU.
+    MPIJOB.replace("            command: [mpi", "            args:\n            command: [mpi"),
+    PYTORCHJOB.replace("nvidia.com/gpu: 8", "cpu: 8"),
+    MPIJOB.replace("nvidia.com/gpu: 8", "aws.amazon.com/neuron: 8, vpc.amazonaws.com/efa: 8"),
     POD,
     PYTORCHJOB,
     JOBSET,
@@ -177,12 +177,8 @@ RIGHT = [
     MPIJOB.replace("Mounts: [{name: shm", "Mounts: [{name: of-the-operator"),
     MPIJOB.replace("nvidia.com/gpu: 8", "amd.com/gpu: 8"),
     MPIJOB.replace(GPUS, "            securityContext: {privileged: true}\n"),
-    MPIJOB.replace(SHM, "").replace("          - name: worker", "          - name: worker").replace(
-        "          volumes:", "          hostIPC: true\n          volumes:"
-    ),
-    MPIJOB.replace("NCCL_DEBUG=INFO", "FI_PROVIDER=efa").replace(
-        "nvidia.com/gpu: 8", "vpc.amazonaws.com/efa: 4, nvidia.com/gpu: 8"
-    ),
+    MPIJOB.replace(SHM, "").replace("  volumes:", "  hostIPC: true\n          volumes:"),
+    MPIJOB.replace("NCCL_DEBUG=INFO", "FI_PROVIDER=efa").replace("nv", "a.com/efa: 4, nv"),
     PYTORCHJOB.replace(GPUS, GPUS + EFA + "            securityContext: {privileged: true}\n"),
     PYTORCHJOB.replace(GPUS, GPUS + EFA).replace("nvidia.com/gpu: 8", DEVICES),
     PYTORCHJOB.replace(GPUS, GPUS + PATHS.format("$(A):$$PATH:$HOME")),
@@ -422,6 +418,10 @@ spec:
           {{- with .Values.selector }}
           nodeSelector: {{- toYaml . | nindent 12 }}
           {{- end }}
+          {%- if tolerations %}
+          tolerations:
+          - {{- if .key }}
+            key: {{ .key }}
           containers:
           - image: {{ .Values.image | quote }}
             resources: {limits: {nvidia.com/gpu: 8}}

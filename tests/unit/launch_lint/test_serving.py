@@ -48,6 +48,7 @@ DOCKER = "docker run --gpus all --ipc=host"
         ("vllm serve m --tensor-parallel-size 4 --port 8000", ONE),
         ("CUDA_VISIBLE_DEVICES=4,5,6,7 vllm serve m -tp=2 -pp 2 --gpu-memory-utilization 0.9", ONE),
         ("python -m vllm.entrypoints.openai.api_server --model m --tensor_parallel_size=4", ONE),
+        ("python -m dynamo.vllm --model m --tensor-parallel-size 4 --endpoint a", ONE),
         (f"{DOCKER} vllm/vllm-openai:v0.11.0 org/m --tensor-parallel-size 4", ONE),
         (f"{DOCKER} --entrypoint bash vllm/vllm-openai -c 'vllm serve m -tp 4'", ONE),
         ("vllm serve m -dp 16 -dpl 8 --data-parallel-address 10.0.0.1", TWO),

@@ -108,7 +108,8 @@ def test_an_assumption_stays_with_the_commands_that_rest_on_it() -> None:
 
 def test_variables_with_several_words_and_arrays_are_split() -> None:
     script = (
-        f'{HEAD}OPTS="-x NCCL_DEBUG=INFO -N 8"\nARGS=(\n  -np 16  # all\n  --bind-to "none"\n)\n'
+        f'{HEAD}n=${{of["${{host}}"]}}\n'
+        f'OPTS="-x NCCL_DEBUG=INFO -N 8"\nARGS=(\n  -np 16  # all\n  --bind-to "none"\n)\n'
         f'ARGS+=(-x "A=b c")\nmpirun $OPTS "${{ARGS[@]}}" all_reduce_perf {SIZES}\n'
     )
     (judged,) = checked(script)

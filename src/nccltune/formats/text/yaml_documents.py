@@ -15,15 +15,20 @@ MAX_NODES = 100_000
 hundred."""
 
 
-def load_documents(text: str, where: str) -> list[Any]:
+def load_documents(
+    text: str, where: str, repeated: list[tuple[str, int, int]] | None = None
+) -> list[Any]:
     """Return the documents of a YAML text as plain values.
 
-    `where` is the file name for errors. Raises InputError if the text is not YAML, is too large, or
-    has an alias that contains itself.
+    `where` is the file name for errors. Puts in `repeated` keys that a mapping has twice, of which
+    the last holds, with both lines. Raises InputError if the text is not YAML, is too large, or has
+    an alias that contains itself.
     """
     if len(text) > MAX_CHARACTERS:
         raise InputError("is larger than 4 MiB, which no manifest is", where=where)
     import yaml
+
+    twice = [] if repeated is None else repeated
 
     class BoundedLoader(yaml.SafeLoader):
         """A loader that counts the nodes of the document while it composes them."""
@@ -46,6 +51,17 @@ def load_documents(text: str, where: str) -> list[Any]:
                 raise yaml.YAMLError("an alias refers to what it is part of")
             if self._nodes > MAX_NODES:
                 raise yaml.YAMLError(f"more than {MAX_NODES} values, aliases expanded")
+            return node
+
+        def compose_mapping_node(self, anchor: Any) -> Any:
+            node = super().compose_mapping_node(anchor)
+            first: dict[str, tuple[int, Any]] = {}
+            named = (pair for pair in node.value if isinstance(pair[0], yaml.ScalarNode))
+            for key, value in named:
+                line = key.start_mark.line + 1
+                before, other = first.setdefault(key.value, (line, value))
+                if other is not value and other.value != value.value and key.value != "<<":
+                    twice.append((key.value, before, line))
             return node
 
     try:

@@ -156,8 +156,15 @@ def check_manifest(document: dict[str, Any]) -> None:
     if given != version:
         raise InputError(f"apiVersion of {kind} is {given!r}, not {version!r}", where="apiVersion")
     try:
-        msgspec.convert(document.get("spec"), spec)
+        msgspec.convert(_without_nulls(document.get("spec")), spec)
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at ")
         where = "spec" + place.strip("`").removeprefix("$")
         raise InputError(what[0].lower() + what[1:], where=where) from error
+
+
+def _without_nulls(value: Any) -> Any:
+    """Return a value without the fields that are null, which Kubernetes takes for absent."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list) else value

@@ -13,6 +13,7 @@ from nccltune.launch_lint.finding import (
     Replace,
     SetLead,
     error,
+    note,
     warning,
 )
 from nccltune.launch_lint.nested import SHELLS, script_at
@@ -62,7 +63,7 @@ def not_exported(view: View) -> Iterator[LaunchFinding]:
         edits, fix = _export(view, variable)
         if name in view.site.by_node:
             edits, fix = (), "write the value of each node into its /etc/nccl.conf"
-        yield warning(
+        yield (note if name.startswith("UCX_") else warning)(
             "env-not-exported",
             f"{name} is set for {view.command.launcher.text} only: processes on other nodes do not"
             " get it",

@@ -154,7 +154,9 @@ def weak(view: View) -> Iterator[LaunchFinding]:
             _drop(view, "NCCL_IB_TIMEOUT"),
         )
     level = values.get("NCCL_DEBUG", "").upper()
-    if "NCCL_DEBUG_SUBSYS" in values and level in ("WARN", "VERSION", "NONE"):
+    # A level in place of a subsystem is found as a wrong value.
+    subsystems = values.get("NCCL_DEBUG_SUBSYS", "WARN").upper()
+    if subsystems not in ("WARN", "INFO", "TRACE") and level in ("WARN", "VERSION", "NONE"):
         yield note(
             "subsystems-unused",
             f"NCCL_DEBUG_SUBSYS chooses among lines of level INFO, which NCCL_DEBUG={level} leaves"
