@@ -239,6 +239,11 @@ def test_a_damaged_topo_matrix() -> None:
     cells = parse_topo_matrix(rocm).cells
     assert cells == (("GPU0", "GPU1", "XGMI", 0), ("GPU1", "GPU0", "XGMI", 0))
     assert kinds_of("x.txt", rocm.encode()).items == ("topo",)
+    one, other = "0000:0a:00.0", "0000:2b:00.0"
+    rows = f"  {one} {other}\n{one} SELF XGMI\n{other} XGMI SELF\n\nNUMA BW TABLE:\n{one} N/A\n"
+    amd = f"ACCESS TABLE:\n  {one} {other}\n{one} ENABLED ENABLED\n\nLINK TYPE TABLE:\n{rows}"
+    assert parse_topo_matrix(amd).cells == cells
+    assert "topo" in kinds_of("x.txt", amd.encode()).items
 
 
 def test_imex() -> None:

@@ -49,13 +49,13 @@ _CUDA_WARN = re.compile(
 # A warning of NCCL 2.1 to 2.3, which have no NCCL before WARN.
 _OLD_WARN = re.compile(r"^.{1,200}\] [\w/]{1,60}\.(?:h|cc|cu):\d{1,6} WARN (?P<message>.+)", re.M)
 # Lines that contain a word of WORDS but state success, or that a library is not there that the
-# program can do without: drivers of other NICs, parts of Open MPI, TensorRT, NCCL's plugins.
+# program can do without: drivers of other NICs, parts of Open MPI, TensorRT, TPUs, NCCL's plugins.
 _ALSO_FINE = re.compile(
     r"(?i:\b(?:no|not|without|never|any) (?:\w+ ){0,4}s?xid)"
     r"|(?i:\bxid.{0,12}\bno(?:ne|t (?:seen|found)))|"
     r"Out of bounds values\s*:\s*\d+ OK|exitcode\s*: 0\b|couldn't load driver '|\(ignored\)\s*$"
     r"|^\s*(?:sudo: unable to resolve|curl: \(|wget: |fatal: unable to access)"
-    r"|lib(?:nvinfer|[nr]ccl-?(?:net|tuner|profiler|env))\S*\.so\S*: cannot open shared object"
+    r"|lib(?:tpu|nvinfer|[nr]ccl-?(?:net|tuner|profiler|env))\S*\.so\S*: cannot open shared object"
 )
 # A person tells what was: words that no tool prints, or two that tools seldom print. What a program
 # printed, with a time, a level or a place in its code, may stand in the same line.
