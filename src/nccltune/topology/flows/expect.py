@@ -108,6 +108,10 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     at_most: bool
     notes: tuple[str, ...]
 
+    def flow_words(self, kind: FlowKind) -> str:
+        """Return text such as `GPU to GPU over NVLink`, or over xGMI."""
+        return kind.prose.replace("NVLink", "xGMI") if " xgmi " in self.kind else kind.prose
+
 
 def expect(
     topology: Topology,
@@ -477,4 +481,5 @@ def load_words(full: FullLink) -> str:
     """Return the load of a link as text, such as `GPU writes GPU 21.5, read requests 2.47`."""
     kinds = sorted(full.by_kind.items(), key=lambda item: -item[1])
     shown = [item for item in kinds if item[1] >= _SHOWN * full.link.wire_gb_per_s] or kinds[:1]
-    return ", ".join(f"{kind.prose} {load:.3g}" for kind, load in shown)
+    words = ", ".join(f"{kind.prose} {load:.3g}" for kind, load in shown)
+    return words.replace("NVLink", "xGMI") if " for gfx" in full.link.how else words
