@@ -308,6 +308,7 @@ def test_pairs_without_p2p_are_told_apart_from_the_others() -> None:
     text = "Device=0 CANNOT Access Peer Device=2\n" + matrix(3, {(0, 2): 9.8}, 52.1)
     one, other = copy_ranges(parse_copies(text), dict.fromkeys(range(3), "NVIDIA RTX A6000"), {})
     assert (one.what, one.lowest_gb_per_s, one.like) == ("GPU to GPU", 52.1, "as NVLink gives")
+    assert one.model == "NVIDIA RTX A6000: NVLink"
     assert (other.what, other.highest_gb_per_s) == ("GPU to GPU without P2P", 9.8)
     assert other.like == "through host memory"
 
