@@ -45,6 +45,12 @@ def test_show_with_settings_and_version(cli: Cli) -> None:
     assert "24.0 GB/s" not in old
 
 
+def test_show_of_a_nic_with_two_ports(tmp_path: Path, cli: Cli) -> None:
+    text = Path(path("switch-l40s")).read_text()
+    (tmp_path / "t.xml").write_text(text.replace("</nic>", '<net name="b" dev="9"/></nic>', 1))
+    assert "LOC  ports of one NIC" in out_of(cli, "show", str(tmp_path / "t.xml"))
+
+
 def test_show_json(cli: Cli) -> None:
     found = parsed(cli, "show", path("superchip"))
     assert found["topology"]["dialect"] == "nccl"

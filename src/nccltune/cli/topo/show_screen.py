@@ -116,6 +116,7 @@ _STYLES = {
     PathKind.PHB: "yellow", PathKind.SYS: "red", PathKind.NET: "red", PathKind.DIS: "red",
 }  # fmt: skip
 _WORDS = {
+    PathKind.LOC: "ports of one NIC, or NICs outside PCI",
     PathKind.NVL: "NVLink", PathKind.NVB: "NVLink through one other GPU",
     PathKind.C2C: "C2C between GPU and CPU", PathKind.PIX: "at most one PCIe bridge",
     PathKind.PXB: "several PCIe bridges, no CPU", PathKind.P2C: "C2C to the CPU, then PCIe",

@@ -121,7 +121,7 @@ def _gain(gain: float | None) -> Text:
 
 def _carries(expected: Expected) -> str:
     loads = sorted(expected.load_by_kind.items(), key=lambda item: -item[1])
-    return ", ".join(f"{kind.prose} {load:.3g}" for kind, load in loads)
+    return ", ".join(f"{expected.flow_words(kind)} {load:.3g}" for kind, load in loads)
 
 
 def _notes(now: Expected, answers: list[WhatIfResult]) -> list[str]:

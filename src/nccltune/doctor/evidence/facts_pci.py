@@ -23,6 +23,7 @@ from nccltune.doctor.facts.pci import (
     PciLink,
 )
 
+_AMD = "0x1002"
 _DEVICES = "/sys/bus/pci/devices"
 
 
@@ -114,9 +115,27 @@ def _bridges(devices: dict[str, PciDevice], nodes: dict[str, PciNode]) -> list[P
                 **_acs(device),
                 vendor=_hex(node.vendor if node else None, device.vendor if device else None),
                 device=_hex(node.device if node else None, device.device if device else None),
+                leads_on=_leads_on(place, devices, nodes),
             )
         )
     return found
+
+
+def _leads_on(place: str, devices: dict[str, PciDevice], nodes: dict[str, PciNode]) -> bool | None:
+    """Return whether a GPU or NIC is below a bridge; None if the outputs do not show it."""
+    if any(node.above for node in nodes.values()):
+        ends_of = (one for one in nodes.values() if one.kind != "other" or one.vendor == _AMD)
+        return any(place in one.above for one in ends_of if one.kind != "bridge")
+    ends = [
+        one.bus_id
+        for one in devices.values()
+        if one.kind in ("gpu", "nic") or (one.class_code or "").startswith(("03", "12"))
+    ]
+    buses = devices[place].buses if place in devices else None
+    if buses is None or not ends:
+        return None
+    domain = place[:-7]
+    return any(end[:-7] == domain and buses[0] <= int(end[-7:-5], 16) <= buses[1] for end in ends)
 
 
 def _hex(sysfs: str | None, lspci: str | None) -> str | None:

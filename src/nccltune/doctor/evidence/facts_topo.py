@@ -27,7 +27,8 @@ from nccltune.formats.topology.graph_xml import Graphs, read_graphs
 from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.formats.topology.xml_tree import cut_out
 from nccltune.model.errors import InputError
-from nccltune.model.topology import Cpu, Pci, Topology
+from nccltune.model.topology import Cpu, Dialect, Pci, Topology
+from nccltune.topology.hardware.classify import model_of
 
 _ORDER = {"LOC": 0, "NVL": 1, "C2C": 2, "PIX": 3, "PXB": 4, "P2C": 5, "PHB": 6, "NODE": 7, "SYS": 8}
 
@@ -115,6 +116,18 @@ def _end(pci: Pci) -> str | None:
     return bus_id(pci.bus_id) if _kind(pci) in ("gpu", "nic") else None
 
 
+def _nvlinks(pci: Pci, dialect: Dialect) -> int | None:
+    """Return the number of a GPU's NVLinks; None where whole boards have GPUs that differ.
+
+    GPUs of a MI250X have 6 or 7 xGMI links. NVLink bridges need not join all cards.
+    """
+    if pci.gpu is None or dialect is Dialect.RCCL:
+        return None
+    model = model_of(pci)
+    count = sum(link.count for link in pci.gpu.nvlinks)
+    return count or (None if model is not None and model.nvlink == "bridge" else 0)
+
+
 def _put(facts: Facts, topology: Topology, raw: Raw) -> None:
     devices: list[TopologyDevice] = []
     gpus: list[TopologyGpu] = []
@@ -141,7 +154,7 @@ def _put(facts: Facts, topology: Topology, raw: Raw) -> None:
                         index=gpu.index,
                         bus_id=bus_id(pci.bus_id) or pci.bus_id,
                         sm=gpu.sm,
-                        nvlinks=sum(link.count for link in gpu.nvlinks),
+                        nvlinks=_nvlinks(pci, topology.dialect),
                         nvlink_to_itself=any(
                             link.target.lower() == pci.bus_id.lower() for link in gpu.nvlinks
                         ),

@@ -129,9 +129,12 @@ def put_file(
         _check_text(data)
         data = _unquoted(plain_bytes(data))
         kinds = kinds_of(path.name, data, collected=evidence.has_index)
-        if not kinds.items and not kinds.unclear:
-            data = _dedented(data)
-            kinds = kinds_of(path.name, data)
+        is_indented = not any(line[:1].strip() for line in data[:_HEAD_BYTES].split(b"\n"))
+        if is_indented or (not kinds.items and not kinds.unclear):
+            flat = _dedented(data)
+            found = kinds_of(path.name, flat)
+            if not kinds.items or found.items == kinds.items:
+                data, kinds = flat, found
     except (Unread, OSError) as error:
         if asked:
             hint = _CUT if "is larger" in str(error) else None

@@ -97,7 +97,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         "topo",
         _mark(
             rb"^[ \t]*(?:\x1b\[\d*m[ \t]*)?GPU0\s[^\n]*\n(?:[^\n]*\n)?\s*GPU0\s+X\b"
-            rb"(?!\s+(?:OK|[CGT]?NS|DR)\b)|^[= ]*Link Type between two GPUs"
+            rb"(?!\s+(?:OK|[CGT]?NS|DR)\b)|^[= ]*Link Type between two GPUs|^LINK TYPE TABLE:"
         ),
     ),
     ("ibstat", _mark(rb"^CA '")),
@@ -206,7 +206,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
             rb"^[^\n]{0,80}[$#] *(?:env|printenv)(?: [^\n]{0,60})?\n(?:declare -x )?[A-Za-z_]\w*="
         ),
     ),
-    ("rocm-smi", _mark(rb"^=+ ROCm System Management Interface =")),
+    ("rocm-smi", _mark(rb"^=+ ROCm System Management Interface =|^(?:ACCESS|WEIGHT|HOPS) TABLE:")),
     (INDEX, _mark(rb"^by\tnccltune ")),
     (
         OUTPUT,

@@ -37,7 +37,7 @@ class NodeGpu(FactRecord):
     power_limit_w: Annotated[float | None, "limit of the power, in force"] = None
     power_default_w: Annotated[float | None, "limit that the model comes with"] = None
     ecc_uncorrected: Annotated[int | None, "uncorrected memory errors since boot"] = None
-    remap_pending: Annotated[bool | None, "a row of memory is remapped at the next reset"] = None
+    remap_pending: Annotated[bool | None, "a row or page is left out at the next reset"] = None
     remap_failed: Annotated[bool | None, "a row of memory could not be remapped"] = None
     recovery_action: Annotated[
         str | None, "what the driver asks for: none, reset, reboot, drain_p2p, drain_and_reset"

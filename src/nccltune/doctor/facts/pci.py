@@ -24,6 +24,7 @@ class PciBridge(HostBridge):
 
     vendor: Annotated[str | None, "0x1000"] = None
     device: Annotated[str | None, "0xc010"] = None
+    leads_on: Annotated[bool | None, "a GPU or NIC is below it"] = None
 
 
 PCI_BRIDGES = records(

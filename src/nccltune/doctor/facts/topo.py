@@ -35,7 +35,7 @@ class TopologyGpu(FactRecord):
     index: Annotated[int | None, "dev"] = None
     bus_id: Annotated[str | None, "bus id"] = None
     sm: Annotated[int | None, "compute capability"] = None
-    nvlinks: Annotated[int | None, "sum of its <nvlink> counts, 0 where it has none"] = None
+    nvlinks: Annotated[int | None, "sum of its <nvlink> counts; absent for xGMI and bridges"] = None
     nvlink_to_itself: Annotated[bool | None, "a target is its own bus id"] = None
 
 

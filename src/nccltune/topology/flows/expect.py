@@ -16,7 +16,7 @@ from nccltune.topology.flows.ceiling import Ceiling, FullLink, ceiling
 from nccltune.topology.flows.domain import joined, note
 from nccltune.topology.flows.flows import algorithms, domain_flows, flows, may_use_nvls, mesh_rings
 from nccltune.topology.flows.settings import FlowSettings, flow_settings
-from nccltune.topology.hardware.bandwidth import Version, nvlink_generation
+from nccltune.topology.hardware.bandwidth import Version, architecture, nvlink_generation
 from nccltune.topology.hardware.change import devices_of
 from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out
 from nccltune.topology.hardware.links import Link, LinkKind
@@ -35,12 +35,15 @@ _OF_GPU = ("nvlink", "xgmi", "nvls", "nvls_blackwell")
 """Figures of links that differ by the generation of the GPU."""
 
 
-def kind_of(algorithm: Algorithm, figure: str, sm: int, *, nodes: int, joined: bool) -> str:
-    """Return the kind of a ceiling by its limiting link's figure, such as `nvls nvls sm90 node`."""
+def kind_of(algorithm: Algorithm, figure: str, gpu: str, *, nodes: int, joined: bool) -> str:
+    """Return the kind of a ceiling by its limiting link's figure, such as `nvls nvls sm90 node`.
+
+    `gpu` is the generation of the GPUs: sm90, or gfx94 of AMD.
+    """
     reach = "domain" if joined else {1: "node", 2: "two"}.get(nodes, "more")
     # A ring over NICs or PCIe is alike on all GPUs. What NCCL gets out of the others is not.
     is_alike = algorithm is Algorithm.RING and figure not in _OF_GPU
-    generation = [] if is_alike else [f"sm{nvlink_generation(sm)}"]
+    generation = [] if is_alike else [gpu]
     return " ".join([algorithm.value, figure, *generation, reach])
 
 
@@ -104,6 +107,10 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     sure: bool
     at_most: bool
     notes: tuple[str, ...]
+
+    def flow_words(self, kind: FlowKind) -> str:
+        """Return text such as `GPU to GPU over NVLink`, or over xGMI."""
+        return kind.prose.replace("NVLink", "xGMI") if " xgmi " in self.kind else kind.prose
 
 
 def expect(
@@ -189,7 +196,9 @@ def expect(
     notes += _slower_than_its_ports(node, ceilings[best].bottleneck.link)
     figure = _figure(ceilings[best].bottleneck)
     is_xgmi = figure == "nvlink" and topology.dialect is Dialect.RCCL
-    kind = kind_of(best, "xgmi" if is_xgmi else figure, sm, nodes=nodes, joined=in_domain)
+    amd = [name for one in devices_of(topology) if one.gpu and (name := architecture(one.gpu))]
+    generation = min(amd)[:5] if amd else f"sm{nvlink_generation(sm)}"
+    kind = kind_of(best, "xgmi" if is_xgmi else figure, generation, nodes=nodes, joined=in_domain)
     of_user = calibration is not None and calibration.values[figure] != defaults().values[figure]
     if not is_measured(kind) and not of_user:
         notes.append(UNMEASURED)
@@ -472,4 +481,5 @@ def load_words(full: FullLink) -> str:
     """Return the load of a link as text, such as `GPU writes GPU 21.5, read requests 2.47`."""
     kinds = sorted(full.by_kind.items(), key=lambda item: -item[1])
     shown = [item for item in kinds if item[1] >= _SHOWN * full.link.wire_gb_per_s] or kinds[:1]
-    return ", ".join(f"{kind.prose} {load:.3g}" for kind, load in shown)
+    words = ", ".join(f"{kind.prose} {load:.3g}" for kind, load in shown)
+    return words.replace("NVLink", "xGMI") if " for gfx" in full.link.how else words

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compute the ceiling of each collective and scale in a study, from the study's topology."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from nccltune.analyze.expected import Expectation
@@ -15,7 +15,6 @@ from nccltune.topology.flows.calibration import Calibration
 from nccltune.topology.flows.expect import Expected, expect
 from nccltune.topology.flows.settings import READ
 from nccltune.topology.hardware.classify import with_named_gpus
-from nccltune.topology.nccl_model.routes import FlowKind
 from nccltune.topology.nccl_model.settings import known_version
 
 
@@ -87,9 +86,5 @@ def limit(made: Expected) -> str:
 def _kinds(made: Expected) -> str:
     kinds = sorted(made.load_by_kind.items(), key=lambda item: -item[1])
     shown = [item for item in kinds if item[1] >= 0.02 * made.capacity_gb_per_s] or kinds[:1]
-    return " and ".join(_words(shown))
-
-
-def _words(kinds: list[tuple[FlowKind, float]]) -> Iterator[str]:
-    for kind, rate in kinds:
-        yield kind.prose if len(kinds) == 1 else f"{kind.prose} ({rate:.3g})"
+    names = [(made.flow_words(kind), rate) for kind, rate in shown]
+    return " and ".join(f"{name} ({rate:.3g})" if names[1:] else name for name, rate in names)

@@ -130,12 +130,20 @@ def pci_of_gpu(sm: int | None, found: Bandwidth) -> Bandwidth:
     return found._replace(how=how, upper_bound=True, wire_gb_per_s=row["gb_per_s"])
 
 
+def architecture(gpu: Gpu) -> str | None:
+    """Return the architecture of an AMD GPU, such as `gfx90a`, which older RCCL writes as 910."""
+    name = gpu.name or ""
+    if name.isdigit():
+        return {"910": "gfx90a"}.get(name, f"gfx{name}")
+    return name if name.startswith("gfx") else None
+
+
 def nvlink(gpu: Gpu, version: Version | None) -> Bandwidth:
     """Return the bandwidth of one NVLink of a GPU, or of one xGMI link of an AMD GPU."""
-    if gpu.name is not None and gpu.name.startswith("gfx"):
-        row = [row for row in _tables()["xgmi"] if gpu.name.startswith(row["name"])][-1]
+    if (name := architecture(gpu)) is not None:
+        row = [row for row in _tables()["xgmi"] if name.startswith(row["name"])][-1]
         value = row["gb_per_s"]
-        return Bandwidth(value, f"{value:g} for {gpu.name}", wire_gb_per_s=row.get("wire", value))
+        return Bandwidth(value, f"{value:g} for {name}", wire_gb_per_s=row.get("wire", value))
     sm = known_sm(gpu)
     fitting = [
         row

@@ -103,6 +103,7 @@ def test_records(facts: Facts) -> None:
     bridge = of(facts, "pci.bridges", bus_id="0000:00:01.0")
     assert (bridge["acs_source_validation"], bridge["acs_request_redirect"]) == (True, True)
     assert of(facts, "pci.bridges", bus_id="0000:01:00.0")["acs_request_redirect"] is False
+    assert bridge["leads_on"] is True
     # Fields that lspci did not print are unknown.
     assert "acs_control" not in of(facts, "pci.bridges", bus_id="0000:02:00.0")
     gpu = of(facts, "gpus", index=0)

@@ -245,6 +245,8 @@ def test_lines_that_state_no_failure() -> None:
         "h1:1:1 [0] NCCL INFO NET/Plugin: libnccl-net.so: cannot open shared object file\n"
         "h1:1:1 [0] NCCL INFO Call to connect returned Connection refused, retrying\n"
         "echo 'command not found'\n"
+        "INFO:0:jax._src.xla_bridge:9: Unable to initialize backend 'tpu': INTERNAL: Failed to "
+        "open libtpu.so: libtpu.so: cannot open shared object file: No such file or directory\n"
         "sudo: unable to resolve host n1: Name or service not known\n"
         "echo '/dev/nvidia-caps-imex-channels/channel0'\n"
         "curl: (7) Failed to connect to 169.254.169.254 port 80: Connection refused\n"
@@ -415,6 +417,8 @@ def test_remapped_rows() -> None:
     gpu = f'<gpu id="0"><remapped_rows>{rows}</remapped_rows><product_name>x</product_name></gpu>'
     (other,) = parse_gpu_query(f"<nvidia_smi_log>{gpu}").gpus
     assert (other.remap_pending, other.remap_failed) == (False, None)
+    pages = "GPU 00000000:9C:00.0\n    Retired Pages\n        Pending Page Blacklist    : Yes\n"
+    assert [one.remap_pending for one in parse_gpu_query(pages + ROWS).gpus] == [True, True]
 
 
 def test_a_tool_that_fails_after_one_that_does_not(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from nccltune.doctor.facts import Facts
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.node import GPU, NIC, folder_facts, put, run_made
 from tests.unit.nccl_tests_logs import nccl_tests_log
+from tests.unit.topology.samples import FOLDER
 
 TOPOLOGY = f"""\
 <system version="1">
@@ -86,6 +87,8 @@ def test_topology_and_graphs(root: Path, tmp_path: Path) -> None:
     gpus = {one["index"]: one for one in facts.named("topo.gpus")}
     assert (gpus[0]["nvlinks"], gpus[0]["nvlink_to_itself"]) == (18, False)
     assert gpus[1]["nvlink_to_itself"] is True
+    xgmi = with_files(root, tmp_path, topology__xml=(FOLDER / "rccl.xml").read_text())
+    assert not any("nvlinks" in one for one in xgmi.named("topo.gpus"))
     assert facts.named("topo.given") is False
     assert facts.named("graph.ends") == [
         {

@@ -239,6 +239,11 @@ def test_a_damaged_topo_matrix() -> None:
     cells = parse_topo_matrix(rocm).cells
     assert cells == (("GPU0", "GPU1", "XGMI", 0), ("GPU1", "GPU0", "XGMI", 0))
     assert kinds_of("x.txt", rocm.encode()).items == ("topo",)
+    one, other = "0000:0a:00.0", "0000:2b:00.0"
+    rows = f"  {one} {other}\n{one} SELF XGMI\n{other} XGMI SELF\n\nNUMA BW TABLE:\n{one} N/A\n"
+    amd = f"ACCESS TABLE:\n  {one} {other}\n{one} ENABLED ENABLED\n\nLINK TYPE TABLE:\n{rows}"
+    assert parse_topo_matrix(amd).cells == cells
+    assert "topo" in kinds_of("x.txt", amd.encode()).items
 
 
 def test_imex() -> None:
@@ -303,6 +308,7 @@ def test_pairs_without_p2p_are_told_apart_from_the_others() -> None:
     text = "Device=0 CANNOT Access Peer Device=2\n" + matrix(3, {(0, 2): 9.8}, 52.1)
     one, other = copy_ranges(parse_copies(text), dict.fromkeys(range(3), "NVIDIA RTX A6000"), {})
     assert (one.what, one.lowest_gb_per_s, one.like) == ("GPU to GPU", 52.1, "as NVLink gives")
+    assert one.model == "NVIDIA RTX A6000: NVLink"
     assert (other.what, other.highest_gb_per_s) == ("GPU to GPU without P2P", 9.8)
     assert other.like == "through host memory"
 

@@ -125,8 +125,8 @@ def test_a_guess_at_other_links_than_the_full_one_cannot_raise_the_ceiling(name,
 @pytest.mark.parametrize(
     ("name", "options", "busbw"),
     [
-        ("rccl", {}, 144),
-        ("rccl", {"settings": {"NCCL_ALGO": "tree"}}, 144),
+        ("rccl", {}, 180),
+        ("rccl", {"settings": {"NCCL_ALGO": "tree"}}, 180),
         ("rccl", {"settings": {"NCCL_P2P_DISABLE": "1"}}, None),
         ("rccl", {"nodes": 2}, None),
         ("nvlink-pairs", {}, 56),

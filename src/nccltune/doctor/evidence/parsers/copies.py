@@ -309,6 +309,7 @@ def _range(what: str, rates: list[float], model: str, kind: str) -> CopyRange:
     elif kind == "peer" and generation:
         if generation < 5 and high > 30:
             like = "as NVLink gives"
+            expected = "NVLink" if low > 30 else expected
         # Ways through two CPUs reach less than the link.
         normal = high >= 0.85 * least and low >= 0.4 * least
     elif kind == "refused":

@@ -53,13 +53,13 @@ _OLD_WARN = re.compile(
     r"^(?:.{1,200}\] )?[\w/]{1,60}\.(?:h|cc|cu):\d{1,6} WARN (?P<message>.+)", re.M
 )
 # Lines that contain a word of WORDS but state success, or that a library is not there that the
-# program can do without: drivers of other NICs, parts of Open MPI, TensorRT, NCCL's plugins.
+# program can do without: drivers of other NICs, parts of Open MPI, TensorRT, TPUs, NCCL's plugins.
 _ALSO_FINE = re.compile(
     r"(?i:\b(?:no|not|without|never|any) (?:\w+ ){0,4}s?xid)"
     r"|(?i:\bxid.{0,12}\bno(?:ne|t (?:seen|found)))|"
     r"Out of bounds values\s*:\s*\d+ OK|exitcode\s*: 0\b|couldn't load driver '|\(ignored\)\s*$"
     r"|^\s*(?:sudo: unable to resolve|curl: \(|wget: |fatal: unable to access)"
-    r"|lib(?:nvinfer|[nr]ccl-?(?:net|tuner|profiler|env))\S*\.so\S*: cannot open shared object"
+    r"|lib(?:tpu|nvinfer|[nr]ccl-?(?:net|tuner|profiler|env))\S*\.so\S*: cannot open shared object"
     r"|\bWarning: (?!.*\blib(?:cuda|nvidia|[nr]ccl)).*cannot open shared object|: _is_a_lwp: open"
 )
 # A person tells what was: words that no tool prints, or two that tools seldom print. What a program

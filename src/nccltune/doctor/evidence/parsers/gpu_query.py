@@ -99,6 +99,7 @@ def _made(index: int, said: Callable[[str], str | None]) -> NodeGpu:
     capability = real(value("compute_cap"))
     place = value("pci.bus_id")
     persistence = value("persistence_mode")
+    pending = [_yes(value(name)) for name in ("remap.pending", "retired_pages.pending")]
     return NodeGpu(
         index=index,
         bus_id=bus_id(place) if place else None,
@@ -118,7 +119,7 @@ def _made(index: int, said: Callable[[str], str | None]) -> NodeGpu:
         power_limit_w=_watts(value("enforced.power.limit") or value("power.limit")),
         power_default_w=_watts(value("power.default_limit")),
         ecc_uncorrected=whole(value("ecc.errors.uncorrected.volatile.total")),
-        remap_pending=_yes(value("remap.pending")),
+        remap_pending=True if True in pending else False if False in pending else None,
         remap_failed=_yes(value("remap.failed")),
         recovery_action=_word(value("gpu_recovery_action")),
         mig={"Enabled": True, "Disabled": False}.get((value("mig.mode.current") or "").rstrip("*")),
@@ -244,6 +245,7 @@ _ELEMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "power.default_limit": ("", ("default_power_limit",)),
     "remap.pending": ("remapped_rows", ("remapped_row_pending", "pending")),
     "remap.failed": ("remapped_rows", ("remapped_row_failure", "remap_failure")),
+    "retired_pages.pending": ("retired_pages", ("pending_blacklist", "pending_retirement")),
     "gpu_recovery_action": ("", ("gpu_recovery_action",)),
     "mig.mode.current": ("mig_mode", ("current_mig",)),
     "fabric.state": ("fabric", ("state",)),
@@ -333,6 +335,7 @@ _LABELS = {
     "temperature.gpu": "Temperature/GPU Current Temp",
     "remap.pending": "Remapped Rows/Pending",
     "remap.failed": "Remapped Rows/Remapping Failure Occurred",
+    "retired_pages.pending": "Retired Pages/Pending Page Blacklist",
     "gpu_recovery_action": "GPU Recovery Action",
     "mig.mode.current": "MIG Mode/Current",
     "fabric.state": "Fabric/State",

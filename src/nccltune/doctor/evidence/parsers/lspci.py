@@ -24,7 +24,9 @@ _KINDS = (
     ("Network controller", "0280"),
     ("Bridge", "0680"),
     ("System peripheral", "0880"),
+    ("Processing accelerators", "1200"),
 )
+_BUSES = re.compile(r"\n\s+Bus: primary=\w+, secondary=(\w{2}), subordinate=(\w{2}),")
 _BRIDGE, _NVIDIA = "0604", "10de"
 
 
@@ -33,7 +35,7 @@ class PciDevice(NamedTuple):
 
     `acs` is the text after `ACSCtl:`. Speeds are in GT/s per lane. `verbose` is true if lspci
     printed capabilities, as it does with -vvv. `status` is the `LnkSta:` line of a device without
-    a `LnkCap:` line.
+    a `LnkCap:` line. `buses` are the first and the last bus below a bridge.
     """
 
     bus_id: str
@@ -51,6 +53,7 @@ class PciDevice(NamedTuple):
     denied: bool
     verbose: bool
     status: str | None = None
+    buses: tuple[int, int] | None = None
 
     @property
     def kind(self) -> str:
@@ -71,7 +74,7 @@ def parse_lspci(text: str) -> Parsed[PciDevice]:
         device = _device(block.rstrip())
         if device is None:
             unread += sum(1 for one in block.split("\n") if one and not one.isspace())
-        elif device.kind != "other" or (device.class_code or "").startswith(("0680", "03")):
+        elif device.kind != "other" or (device.class_code or "").startswith(("0680", "03", "12")):
             devices.append(device)
     return Parsed(devices, unread)
 
@@ -91,6 +94,7 @@ def _device(block: str) -> PciDevice | None:
     control = _line(block, "DevCtl:", 400)
     request = re.search(r"MaxReadReq (\d+) bytes", control) if control else None
     ats = _line(block, "ATSCtl:")
+    buses = _BUSES.search(block)
     return PciDevice(
         bus_id=place,
         title=rest[:200],
@@ -107,6 +111,7 @@ def _device(block: str) -> PciDevice | None:
         denied="Capabilities: <access denied>" in block,
         verbose="\n\tCapabilities:" in block or "\n        Capabilities:" in block,
         status=_line(block, "LnkSta:") if "LnkCap:" not in block else None,
+        buses=(int(buses[1], 16), int(buses[2], 16)) if buses else None,
     )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse `nvidia-smi topo -m` (drivers 384 to 580), and the links of `rocm-smi --showtopo`.
+"""Parse `nvidia-smi topo -m` (drivers 384 to 580), `rocm-smi --showtopo` and `amd-smi topology`.
 
 Names of NICs are those of the legend (`NIC0: mlx5_0`). Older drivers print these names as column
 names.
@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from nccltune.doctor.evidence.parsers.text import LONGEST_LINE
+from nccltune.doctor.evidence.parsers.text import LONGEST_LINE, bus_id
 from nccltune.formats.topology.cpu_list import cpus_of
 from nccltune.formats.topology.nvidia_smi_matrix import (
     find_header,
@@ -24,7 +24,7 @@ from nccltune.model.errors import InputError
 _GPU = re.compile(r"^GPU(\d{1,4})$")
 _ROCM_KINDS = ("XGMI", "PCIE")
 _MOST_ROWS = 64
-_ROCM = re.compile(r"^[= ]*Link Type between two GPUs", re.M)
+_ROCM = re.compile(r"^[= ]*(?:Link Type between two GPUs|LINK TYPE TABLE:)", re.M)
 
 
 class Cell(NamedTuple):
@@ -107,11 +107,16 @@ def _rocm_links(text: str) -> TopoMatrix:
     found = []
     for line in text.split("\n")[1 : 2 + _MOST_ROWS]:
         name, *words = line[:LONGEST_LINE].split() or [""]
+        named = gpu_number(name) is not None or bus_id(name) is not None
         if not columns:
-            columns = [name, *words] if gpu_number(name) is not None else []
-        elif gpu_number(name) is None:
+            columns = [name, *words] if named else []
+        elif not named or name not in columns:
             break
         else:
-            pairs = zip(columns, words, strict=False)
-            found += [Cell(name, other, kind, 0) for other, kind in pairs if kind in _ROCM_KINDS]
+            row = f"GPU{columns.index(name)}"
+            found += [
+                Cell(row, f"GPU{place}", kind, 0)
+                for place, kind in enumerate(words[: len(columns)])
+                if kind in _ROCM_KINDS
+            ]
     return TopoMatrix(tuple(found), {}, 0)
