@@ -146,7 +146,10 @@ def _stated_nodes(
         (named, "file's name"),
         (last, "last line of the device list"),
     ):
-        if nodes and (ranks or nodes) % nodes == 0:
+        each = (ranks or nodes) // nodes if nodes else 0
+        # `64 GPU (8 node) runs` above a table of 96 ranks is of other runs.
+        others = nodes is titled and evidence.headed not in (None, ranks, each) and ranks
+        if nodes and (ranks or nodes) % nodes == 0 and not others:
             sentence = f"{count(nodes, 'node')} by the {words} (else give --nodes)"
             report.flag(FlagKind.NOTE, sentence, line)
             return nodes

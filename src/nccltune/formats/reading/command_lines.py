@@ -33,7 +33,8 @@ _ASSIGNMENT = re.compile(
 )
 # Headings of scripts between tables, such as `### ALGO=Ring size=1G`.
 _SHORT = re.compile(
-    r"(?<![\w.$-])(?P<name>ALGO|PROTO)(?:RITHM|COL)?\s?[=:]\s?(?=[A-Za-z])", re.IGNORECASE
+    r"(?<![\w.$-])(?P<name>ALGO|PROTO)(?:RITHM|COL)?\s?[=:]\s?(?=(?:ring|tree|coll|nvls|pat|ll|simple|all|reduce|broad)\w*\b)",
+    re.IGNORECASE,
 )
 _HEADING = re.compile(r"(?:#{1,6}|[=*-]{2,8}|>{1,3}|\[)?\s?\w")
 _UNSET = re.compile(r"\bunset(?:env)?\b(?P<names>[^;|&]{0,200})")
@@ -268,8 +269,10 @@ class CommandLines:
         level = len(mark[0]) if mark is not None else 0
         if level:
             self._end_section(level)
-            self._headed = self._each = None
             self._titled = None if level <= self._level else self._titled
+            # A sentence's nodes and ranks hold together.
+            self._headed = self._headed if self._titled and not self._level else None
+            self._each = None
             self._named = None if level <= self._named_level else self._named
             self._machine = None if level <= self._machine_level else self._machine
         ends = self._used and self._version is not None and level <= self._version_level
