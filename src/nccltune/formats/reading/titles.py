@@ -72,11 +72,8 @@ def title_of(line: str, above: str, below: Sequence[str], begins_table: Callable
     if len(line) > _LONGEST:
         return ""
     underlined = bool(below) and _UNDERLINE.fullmatch(below[0].strip()) is not None
-    if (
-        line == "# Using devices"
-        or (line.startswith("#") and above.lstrip().startswith("#"))
-        or not (underlined or begins_table())
-    ):
+    header = line == "# Using devices" or (line[:1] == "#" and above.lstrip().startswith("#"))
+    if header or not (underlined or begins_table()):
         return ""
     words = _TAGS.sub("", line).strip()
     marks = underlined + (words != line)
