@@ -93,7 +93,9 @@ def title_of(line: str, above: str, below: Sequence[str], begins_table: Callable
     if not _WORDS.fullmatch(words) or (_LOG.search(words) and re.search(r"\d|/", words)):
         return ""
     alone = not above.strip() or above.lstrip()[:1] in "$`"
-    return words if told > 1 or (told == len(shown) and (marks or alone)) else ""
+    # A row of a table has more numbers than words.
+    many = told > 1 and 3 * told > len(shown)
+    return words if many or (told == len(shown) and (marks or alone)) else ""
 
 
 def forced_by(heading: str) -> str:
