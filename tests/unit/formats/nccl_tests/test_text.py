@@ -50,6 +50,7 @@ PREFIXES: dict[str, Callable[[str], str]] = {
     "pdsh and srun": lambda line: f"node01: 0: {line}",
     "SkyPilot": lambda line: f"(head, rank=0, pid=12) {line}",
     "bracketed host": lambda line: f"[node-01] {line}",
+    "tag with a colon": lambda line: f"[STAT]:{line.lstrip()}",
     "GNU parallel --tag": lambda line: f"node-01\t{line}",
     "quoted": lambda line: f"> {line}",
     "logging": lambda line: f"INFO:root:{line}",
