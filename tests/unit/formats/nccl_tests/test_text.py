@@ -126,6 +126,11 @@ def test_rows_only_under_a_prefix_are_not_guessed() -> None:
     assert read.report.first_unreadable[0].line == 1
 
 
+def test_a_tag_before_rows_only() -> None:
+    lines = (line.lstrip() for line in MADE.lines())
+    same(text("\n".join(f"[STAT]:{line}" if line[:1].isdigit() else line for line in lines)))
+
+
 def test_log_lines_between_rows() -> None:
     lines: list[str] = []
     for line in MADE.lines():
