@@ -334,6 +334,7 @@ def test_torchrun_states_the_ranks_and_its_script_the_collective(
         ("docker run image ./all_reduce_perf -b 8 -g 1", None),
         ("EXEC_CMD=/opt/nccl-tests/bin/all_reduce_perf", None),
         ("`./all_reduce_perf -b 1G -e 8G -f 2 -g 2`", 2),
+        ("./all_reduce_perf -b 1G -e 8G -f 2 -g $GPU_COUNT", None),
         ("`all_reduce_perf -b 8 -g 1` hangs", None),
     ],
 )
