@@ -33,6 +33,8 @@ _LEAST_PAIRS = 6
 """The fewest sizes from this one on at which two placements show the noise of a timing."""
 _FEWEST_PAIRS = 4
 """With fewer sizes than that, down to this number, their largest difference is the noise."""
+_MANY_PAIRS = 40
+"""From this number on, also a large noise is that: of many sizes some are slow by chance."""
 NOT_TUNING = f"Not a tuning problem: check the base performance first {_CHECKS}"
 
 
@@ -99,7 +101,8 @@ def _margin(analysis: ConditionAnalysis, shown: Curve, other: Curve | None) -> f
     gaps = [abs(value - centre) for value in apart]
     # The median of a few pairs is small by chance: their largest gap is not.
     spread = 1.4826 * median(gaps) / math.sqrt(2) if len(apart) >= _LEAST_PAIRS else max(gaps)
-    return min(margin, max(2 * ASSUMED_NOISE, 4 * spread))
+    measured = max(2 * ASSUMED_NOISE, 4 * spread)
+    return measured if len(apart) >= _MANY_PAIRS else min(margin, measured)
 
 
 def _explained(

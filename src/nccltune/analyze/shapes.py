@@ -49,7 +49,7 @@ def shapes(curve: Curve, margin: float, beside: Curve | None) -> list[Shape]:
 
 def _dips(points: Sequence[CurvePoint], margin: float, beside: Curve | None) -> Iterator[Shape]:
     """Yield the ranges in which bus bandwidth falls beyond noise as the size grows."""
-    top = place = 0
+    top = place = since = 0
     while place < len(points):
         peak = points[top].busbw_gb_per_s
         limit = (1 - min(margin, _LASTING)) * peak
@@ -60,7 +60,10 @@ def _dips(points: Sequence[CurvePoint], margin: float, beside: Curve | None) -> 
             end += 1
         if end - place > 1 or (end > place and points[place].busbw_gb_per_s < (1 - margin) * peak):
             back = points[end] if end < len(points) else None
-            yield from _dip(points[top:end], points[place:end], back, margin, beside)
+            # What an earlier dip showed is not shown again.
+            fall = points[max(top, since) : end]
+            yield from _dip(fall, points[place:end], back, margin, beside)
+            since = end
         elif points[place].busbw_gb_per_s >= peak:
             top = place
         place = max(end, place + 1)
@@ -73,7 +76,7 @@ def _dip(
     margin: float,
     beside: Curve | None,
 ) -> Iterator[Shape]:
-    """Yield the fall from `points[0]` to the `lower` points, by its steepest edge.
+    """Yield the fall from `points[0]` to the `lower` points, which end it, by its steepest edge.
 
     `back` is the first point as high as before, within half of the `margin`.
     """

@@ -32,6 +32,7 @@ from nccltune.compare.runs import (
     labelled_by_ran,
     may_repeat,
     no_repeats,
+    one_of_a_loop,
     with_nominal_sizes,
 )
 from nccltune.compare.series import ScalingSeries, by_facts, kept_apart, scaling
@@ -500,7 +501,7 @@ def _add_file(
         if any(flag.kind is FlagKind.COLLECTIVE_UNKNOWN for flag in report.flags):
             found.hints.append("‹collective› NAME states what was measured")
         found.hints.extend(filter(None, [report.hint]))
-    samples = {run: timings for run, timings in samples.items() if timings}
+    samples = one_of_a_loop({run: timings for run, timings in samples.items() if timings})
     headed = any(run.heading for run in samples)
     columns = [x for x in report.flags if headed and x.kind is FlagKind.COLUMNS_UNKNOWN]
     found.dropped.extend(f"{item.name}: {flag.sentence}" for flag in columns)

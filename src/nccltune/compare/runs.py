@@ -22,6 +22,7 @@ from nccltune.formats.reading.platform_facts import (
     joined,
     missing_facts,
 )
+from nccltune.formats.reading.runs import RunFound
 from nccltune.model.choice import DEFAULT, choice_label
 from nccltune.model.collective import Collective
 from nccltune.model.sample import Purpose, Sample
@@ -145,6 +146,17 @@ def curves_of(
     for key, points in times.items():
         curves[key].times = {place: median(values) for place, values in sorted(points.items())}
     return curves, dict(left_out)
+
+
+def one_of_a_loop(samples: dict[RunFound, list[Sample]]) -> dict[RunFound, list[Sample]]:
+    """Return the runs of a file as one if each has another single size: a loop started them."""
+    sizes = [{timing.bytes for timing in timings} for timings in samples.values()]
+    if not sizes or max(map(len, sizes)) > 1 or len(set().union(*sizes)) < len(sizes):
+        return samples
+    alike = {(run.key, run.heading, run.facts.hosts, run.facts.gpus) for run in samples}
+    first = next(iter(samples))
+    apart = len(alike) > 1 or any(run.facts.conditions for run in samples)
+    return samples if apart else {first: [x for timings in samples.values() for x in timings]}
 
 
 def labelled_by_ran(runs: Sequence[MeasuredRun]) -> list[MeasuredRun]:

@@ -2,6 +2,7 @@
 """The closed list of what a report may remark on a measurement, and equal findings as one."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,8 @@ _GROUPED = frozenset({FindingKind.SUSPECT_RUN, FindingKind.NOT_SATURATED, Findin
 """Kinds of findings that often are the same for many files or conditions."""
 _MOST_SHOWN = 8
 """Limit of the findings of one kind for one curve, such as the falling times of 1000 sizes."""
+_MOST_OF_KIND = 16
+"""The same of all curves, such as the dips of every type and operation."""
 _PLACE = re.compile(r"^(?:\S+|[^:]*[./][^:]*)(?=: )")
 """The file name at the start of a sentence."""
 _COUNT = re.compile(r" \(and in [\d,]+ files? more\)$")
@@ -40,15 +43,15 @@ def grouped(findings: Sequence[Finding]) -> list[AlikeFindings]:
     """Return `findings` in their order, with those of the kinds `_GROUPED` grouped."""
     found: list[AlikeFindings] = []
     places: dict[tuple[FindingKind, str | None], int] = {}
-    shown: dict[tuple[FindingKind, str | None], int] = {}
+    shown: Counter[object] = Counter()
     for finding in findings:
         if finding.kind not in _GROUPED:
             curve = (finding.kind, finding.where)
-            shown[curve] = shown.get(curve, 0) + 1
-            if shown[curve] > _MOST_SHOWN:
-                found[places[curve]].others.append(finding)
+            shown.update([curve, finding.kind])
+            if shown[curve] > _MOST_SHOWN or shown[finding.kind] > _MOST_OF_KIND:
+                found[places.get(curve, places[finding.kind, ""])].others.append(finding)
             else:
-                places[curve] = len(found)
+                places[curve] = places[finding.kind, ""] = len(found)
                 found.append(AlikeFindings(finding, []))
             continue
         key = (finding.kind, _skeleton(finding.sentence.removeprefix(f"{finding.where}: ")))

@@ -221,6 +221,15 @@ def test_a_cliff_in_a_short_curve_is_no_scatter() -> None:
     assert sentences(samples, FindingKind.NOT_SATURATED) == []
 
 
+def test_each_dip_of_several_is_named_by_its_own_fall() -> None:
+    values = (10.0, 20.0, 8.0, 19.5, 7.0, 19.0)
+    first, second = sentences(
+        samples_of({M << n: v for n, v in enumerate(values)}), FindingKind.DIP
+    )
+    assert "from 20 GB/s at 2 MiB to 8 GB/s at 4 MiB" in first
+    assert "from 19.5 GB/s at 8 MiB to 7 GB/s at 16 MiB" in second
+
+
 def test_a_gradual_fall_and_a_return_are_named_so() -> None:
     values = (10.0, 20.0, 17.0, 14.5, 12.2, 10.3, 22.0, 22.1)
     (dip,) = sentences(samples_of({M << n: v for n, v in enumerate(values)}), FindingKind.DIP)

@@ -70,10 +70,18 @@ def piped(path: Path, text: str) -> Iterator[None]:
     path.unlink()
 
 
+def test_runs_of_a_loop_over_sizes_are_one_curve(cli: Cli, inside: Path) -> None:
+    hosts = ["node-a", "node-b"]
+    runs = [nccl_tests_log(hosts, {512 << k: (20.0 + k, 21.0 + k)}) for k in range(6)]
+    (inside / "loop.txt").write_text("\n".join(runs), encoding="utf-8")
+    assert len(json.loads(cli("analyze", "loop.txt", "--json").out)["conditions"]) == 2
+    assert cli("compare", "loop.txt", code=2).out.startswith("test       all-reduce, 2 nodes")
+
+
 def test_runs_under_titles_are_shown_one_by_one_and_compared(
     cli: Cli, inside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = f"## Before\n{log(1.5)}\n## After\n{log()}\n"
+    text = f'## Before\n{log(1.5)}\n=== "After"\n{log()}\n'
     (inside / "both.md").write_text(text, encoding="utf-8")
     out = cli("analyze", "both.md").out
     order = ("After is 1.50x faster", "under 'Before'", "under 'After'")

@@ -122,6 +122,8 @@ def _table_kind(line: str) -> FileKind:
     if header.raw and not (header.roles & MEASURED or header.times_named):
         # It lists choices, as beside the tables of a report; no row has a time.
         return FileKind.UNKNOWN
+    if header.raw and line.lstrip().startswith("|") and not header.roles & {"size", "count"}:
+        return FileKind.UNKNOWN  # a table of a document: another one may have the sizes
     return FileKind.RAW_CSV if header.raw else FileKind.NCCL_TESTS_TEXT
 
 

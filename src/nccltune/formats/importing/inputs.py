@@ -272,9 +272,12 @@ def _prepare(file: BinaryIO, report: FileReport, context: Context) -> Reader | N
     context.nccl = version_of_text(text)
     try:
         report.kind = kind_of(head)
-        if report.kind is FileKind.UNKNOWN and len(head) == HEAD_BYTES:
+        # A long document may have a matrix above its tables.
+        above = report.kind is FileKind.TOPOLOGY and not text.lstrip().startswith("<")
+        if (above or report.kind is FileKind.UNKNOWN) and len(head) == HEAD_BYTES:
             file.seek(0)
-            report.kind = kind_of_rest(file)
+            rest = kind_of_rest(file)
+            report.kind = report.kind if above and rest is FileKind.UNKNOWN else rest
     except InputError as error:
         report.refuse(error.message, hint=(error.hint or "").replace("{name}", report.name) or None)
         return None

@@ -515,10 +515,11 @@ def _are_names(names: list[str], line: str, separator: str) -> bool:
     marks = r"[{};]" if line.lstrip().startswith("|") else r"[={};]"
     if few or re.search(marks, line.replace(separator, "")):
         return False
-    if any(name == "-" or name.startswith(("--", "$")) for name in names):
+    if any(name == "-" or name.startswith(("--", "$")) or "://" in name for name in names):
         return False
     if separator == " ":
-        return len(names) <= _MOST_NAMES and _SENTENCE.search(line) is None
+        listed = re.match(r"\d+[.)]", names[0]) is not None or names[1].endswith(",")
+        return len(names) <= _MOST_NAMES and not listed and _SENTENCE.search(line) is None
     if separator == "," and (_LIST_ITEM.match(line) or _WORDS_OF_PROSE.search(line)):
         return False
     return separator not in ",;" or max(len(name.split()) for name in names) <= _MOST_WORDS

@@ -163,7 +163,9 @@ Message = (
 )
 
 VERSION_LINE = re.compile(r"[NR]CCL version (?:: )?(?P<version>\d{1,9}\.\d{1,9}\.\d{1,9})")
-_NETWORK = re.compile(r"Using (?:internal )?[Nn]etwork (?P<name>\S{1,80}(?: \S{1,80}){0,8})")
+_NETWORK = re.compile(
+    r"Using (?:internal )?[Nn]etwork (?!plugin\b)(?P<name>\S{1,80}(?: \S{1,80}){0,8})"
+)
 # NCCL 2.20 to 2.23 prints algorithm and protocol as numbers, and counts bytes over all ranks. 2.20
 # to 2.22 does not name the collective.
 _CHOICE_BY_NUMBER = re.compile(

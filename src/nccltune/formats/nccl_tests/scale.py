@@ -29,7 +29,7 @@ class ScaleEvidence(NamedTuple):
     - `logged`: (nodes, ranks) of NCCL's log. `logged_hosts`: the hosts of its ranks, if all log.
     - `given`: (nodes, ranks) of the user. `stated`: (nodes, ranks) in a file of results.
     - `commanded`, `commanded_nodes`: the ranks and nodes that a command line starts.
-    - `titled`: the nodes in a heading or sentence above, and the line of that.
+    - `titled`: the nodes in a heading or sentence above, the line of that, its ranks or 0.
     - `worded`: the ranks in words.
     - `headed`: the ranks in a heading. `earlier`: those of a command above an earlier table.
     - `named`: (nodes, ranks) in the file's name. `bounds`: the ranks that the rows allow.
@@ -47,7 +47,7 @@ class ScaleEvidence(NamedTuple):
     stated: tuple[int | None, int | None] = (None, None)
     commanded: int | None = None
     commanded_nodes: int | None = None
-    titled: tuple[int, int] | None = None
+    titled: tuple[int, int, int] | None = None
     worded: int | None = None
     headed: int | None = None
     earlier: int | None = None
@@ -135,7 +135,7 @@ def _stated_nodes(
     commanded = evidence.commanded_nodes
     if commanded and ranks in (evidence.commanded, commanded):
         return commanded
-    titled, at = evidence.titled or (None, 0)
+    titled, at, beside = evidence.titled or (None, 0, 0)
     named = evidence.named[0] if ranks else None
     # The devices of a node are numbered from 0; the last rank is on the last one of the last node.
     each = evidence.last_device + 1
@@ -146,7 +146,10 @@ def _stated_nodes(
         (named, "file's name"),
         (last, "last line of the device list"),
     ):
-        if nodes and (ranks or nodes) % nodes == 0:
+        each = (ranks or nodes) // nodes if nodes else 0
+        # `64 GPU (8 node) runs` above a table of 96 ranks is of other runs.
+        others = nodes is titled and ranks and beside not in (0, ranks, each)
+        if nodes and (ranks or nodes) % nodes == 0 and not others:
             sentence = f"{count(nodes, 'node')} by the {words} (else give --nodes)"
             report.flag(FlagKind.NOTE, sentence, line)
             return nodes

@@ -194,6 +194,10 @@ class _TextReader:
     def line(self, line: str, number: int) -> None:
         """Process any line."""
         name, text = _without_prefix(line)
+        header = self.plain.fast
+        if name not in self.sources and header is not None and header(text, number):
+            self.sources[name] = self.plain  # a tag before rows only
+            return
         source = self.plain if not name else self.source(name)
         if name and source.fast is not None and source.fast(text, number):
             return

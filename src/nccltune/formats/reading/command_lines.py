@@ -33,7 +33,9 @@ _ASSIGNMENT = re.compile(
 )
 # Headings of scripts between tables, such as `### ALGO=Ring size=1G`.
 _SHORT = re.compile(
-    r"(?<![\w.$-])(?P<name>ALGO|PROTO)(?:RITHM|COL)?\s?[=:]\s?(?=[A-Za-z])", re.IGNORECASE
+    r"(?<![\w.$-])(?P<name>ALGO|PROTO)(?:RITHM|COL)?\s?[=:]\s?"
+    r"(?=ring|tree|coll|nvls|pat|ll|simple|all|reduce|broad)",
+    re.IGNORECASE,
 )
 _HEADING = re.compile(r"(?:#{1,6}|[=*-]{2,8}|>{1,3}|\[)?\s?\w")
 _UNSET = re.compile(r"\bunset(?:env)?\b(?P<names>[^;|&]{0,200})")
@@ -203,7 +205,7 @@ class CommandFound(NamedTuple):
     forced: bool = False
     stated: bool = False
     by_title: bool = False
-    titled: tuple[int, int] | None = None
+    titled: tuple[int, int, int] | None = None
     worded: int | None = None
     headed: int | None = None
     each: int | None = None
@@ -239,7 +241,7 @@ class CommandLines:
         self._lines: dict[str, int] = {}
         self._elsewhere: tuple[int, str] | None = None
         self._block_level = 0
-        self._titled: tuple[int, int] | None = None
+        self._titled: tuple[int, int, int] | None = None
         self._named: Collective | None = None
         self._level = self._named_level = 0
         self._worded: int | None = None
@@ -280,7 +282,7 @@ class CommandLines:
         if "nproc" in text and (each := _TORCHRUN.search(text)) is not None:
             several = _TORCHRUN_NODES.search(text)
             self._worded = int(each[1]) * (int(several[1]) if several else 1) or None
-            self._titled = (int(several[1]), number) if several and int(several[1]) else None
+            self._titled = (int(several[1]), number, 0) if several and int(several[1]) else None
         if "." in text and (script := _WRAPPER.search(text)) is not None:
             self._named = collective_of_title(script[0]) or self._named
         if len(text) > _LONGEST_TITLE:
@@ -303,13 +305,14 @@ class CommandLines:
         if (world := _WORLD.search(text)) is not None:
             self._worded = int(world["ranks"]) or None
         if (said := _NODES_SET.search(text)) is not None and "," not in text[: said.start()]:
-            self._titled, self._level = (int(said["nodes"]) or 1, number), level
+            self._titled, self._level = (int(said["nodes"]) or 1, number, 0), level
             return
         found = _OF_NODES.match(text)
         if found is None and heads and not _CONTRAST.search(text):
             found = _COUNTED.search(text)
         matches = _OF_RANKS.finditer(text) if is_title else ()
         ranks = {int(match["ranks"]) for match in matches}
+        beside = min(ranks, default=0) if len(ranks) == 1 else 0
         nodes = _number_of(found["nodes"]) if found is not None else 1
         after = text[found.end("nodes") :] if found is not None else text
         each_node = _EACH_NODE.search(text) is not None
@@ -333,7 +336,7 @@ class CommandLines:
                 self._titled = None
             return
         nodes = _number_of(found["nodes"])
-        self._titled = (nodes, number) if nodes else None
+        self._titled = (nodes, number, beside) if nodes else None
         self._level = level
 
     def _end_section(self, level: int) -> None:

@@ -38,7 +38,9 @@ def ranks_of(launcher: str, options: str) -> int | None:
     if processes is None:
         return None
     for option in ("t", "g"):
-        each = re.search(rf"\s-{option}\s{{0,4}}(\d{{1,5}})(?=\s|$)", options)
+        each = re.search(rf"\s-{option}\s{{0,4}}(\d{{1,5}}|[\"']?[$<{{]\S*)(?=\s|$)", options)
+        if each is not None and not each[1].isdecimal():
+            return None  # `-g $GPUS`
         processes *= int(each[1]) if each is not None else 1
     return processes if processes > 1 or alone or match is not None else None
 

@@ -4,17 +4,20 @@
 | form | example |
 | --- | --- |
 | heading, bold, with a colon | `## Before`, `**Before**`, `Before:` |
+| tab of MkDocs | `=== "Before"` |
 | other marks of Markdown, reStructuredText and HTML | `- Before`, `_Before_`, `<summary>Before` |
 | a line across | `==== before ====`, `[before]` |
 | words alone | `P5 before the change` |
 
-All but headings and bold words are titles only directly above a table.
+All but headings, tabs and bold words are titles only directly above a table.
 """
 
 import re
 from collections.abc import Callable, Sequence
 
-_SURE = re.compile(r"#{2,6} (\w.{0,78}?) ?#*|\*\*(\w[^*]{0,78}?):?\*\*:?")
+_SURE = re.compile(
+    r"#{2,6} (\w.{0,78}?) ?#*|\*\*(\w[^*]{0,78}?):?\*\*:?|={3}[!+]{0,2} \"(\w[^\"]{0,78})\""
+)
 _MARKS = re.compile(
     r"#{1,6} (.+?) ?#*|\*\*(.+?)\*\*|__(.+)__|_(.+)_|\*([^* ].*)\*|\[([^\]]+)\]"
     r"|[-=~*+#>]{3,} ?(.+?) ?[-=~*+#<]*|[-*+] (.+)|\d{1,2}[.)] (.+)|(.+?) ?(?:[:.]| [-\u2013]+)"
@@ -65,11 +68,12 @@ def title_of(line: str, above: str, below: Sequence[str], begins_table: Callable
     """
     line = line.strip()
     if (sure := _SURE.fullmatch(line)) is not None:
-        return (sure[1] or sure[2]).rstrip(" :-\u2013")
+        return sure[sure.lastindex or 0].rstrip(" :-\u2013")
     if len(line) > _LONGEST:
         return ""
     underlined = bool(below) and _UNDERLINE.fullmatch(below[0].strip()) is not None
-    if (line.startswith("#") and above.startswith("#")) or not (underlined or begins_table()):
+    header = line == "# Using devices" or (line[:1] == "#" and above.lstrip().startswith("#"))
+    if header or not (underlined or begins_table()):
         return ""
     words = _TAGS.sub("", line).strip()
     marks = underlined + (words != line)
@@ -89,7 +93,9 @@ def title_of(line: str, above: str, below: Sequence[str], begins_table: Callable
     if not _WORDS.fullmatch(words) or (_LOG.search(words) and re.search(r"\d|/", words)):
         return ""
     alone = not above.strip() or above.lstrip()[:1] in "$`"
-    return words if told > 1 or (told == len(shown) and (marks or alone)) else ""
+    # A row of a table has more numbers than words.
+    many = told > 1 and 3 * told > len(shown)
+    return words if many or (told == len(shown) and (marks or alone)) else ""
 
 
 def forced_by(heading: str) -> str:

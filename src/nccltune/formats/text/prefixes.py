@@ -62,7 +62,7 @@ _PLAIN = re.compile(
     rf"|[ \t]*(?P<host>{_LABEL}(?: \d{{1,7}})?): "
     rf"|(?P<unit>{_LABEL} [\w@.:-]{{1,128}}\[\d{{1,10}}\]): "
     rf"|(?P<service>{_LABEL}) {{1,64}}\| ?"
-    rf"|\[(?P<box>{_LABEL})\]:?[ \t]"
+    rf"|\[(?P<box>{_LABEL})\](?::?[ \t]|:(?=[\d#]))"
     rf"|(?P<tagged>{_LABEL})\t"
     r"|(?P<task>\([^()]{0,200}\bpid=\d{1,10}[^()]{0,200}\)) "
     r"|(?:> ?){1,8}"

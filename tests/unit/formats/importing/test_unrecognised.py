@@ -99,6 +99,7 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
         ("$ nvidia-smi nvlink --status\nLink 0: 26 GB/s 1 2 3\n", "nothing in it", "", None),
         ("hello\nworld", "nothing in it is known", "known are", None),
         ("a, b, and c\nd, e, and 5\n" * 3, "nothing in it is known", "known are", None),
+        ("Get:1 http://a.b/u main size 13 kB\n" * 3, "nothing in it is known", "known are", None),
         ("8 GPUs, 4 ports, v 5\n9 GPUs, 3 ports, v 6\n", "nothing in it", "", None),
         (LOGGED, "2 lines of an NCCL log without host and process, no table: NCCL", "whole", 1),
         (LOGGED, "chose ring/simple for 768 MiB", "whole", 1),

@@ -50,6 +50,7 @@ PREFIXES: dict[str, Callable[[str], str]] = {
     "pdsh and srun": lambda line: f"node01: 0: {line}",
     "SkyPilot": lambda line: f"(head, rank=0, pid=12) {line}",
     "bracketed host": lambda line: f"[node-01] {line}",
+    "tag with a colon": lambda line: f"[STAT]:{line.lstrip()}",
     "GNU parallel --tag": lambda line: f"node-01\t{line}",
     "quoted": lambda line: f"> {line}",
     "logging": lambda line: f"INFO:root:{line}",
@@ -123,6 +124,11 @@ def test_rows_only_under_a_prefix_are_not_guessed() -> None:
     assert read.report.unreadable == len(SIZES)
     assert "which column is which" in read.reasons[0]
     assert read.report.first_unreadable[0].line == 1
+
+
+def test_a_tag_before_rows_only() -> None:
+    lines = (line.lstrip() for line in MADE.lines())
+    same(text("\n".join(f"[STAT]:{line}" if line[:1].isdigit() else line for line in lines)))
 
 
 def test_log_lines_between_rows() -> None:
