@@ -162,7 +162,7 @@ _OF_SHELL = re.compile(
 )
 """Files that set up a shell, a compiler or MPI, and no job."""
 _BRACES = re.compile(r"(.*)\{(-?\d+)\.\.(-?\d+)\}(.*)")
-_PROMPT = re.compile(r"[$%]|\d{1,2}[.)]")
+_PROMPT = re.compile(r"(?:[a-z][\w@.~-]*)?[$%]|\d{1,2}[.)]")
 """A prompt, or the number of an item in a list."""
 
 

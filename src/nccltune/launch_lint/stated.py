@@ -45,6 +45,7 @@ _FORMS = tuple(
     )
 )
 """Other notations: ENV NAME VALUE, NAME: VALUE, ["NAME"] = "VALUE", name: NAME value: VALUE."""
+_NEXT = re.compile(r",[A-Za-z_]\w*=.*")
 _MOST = 1000
 """Maximum number of settings of a text that are read."""
 _COMMENT = re.compile(r"^[ \t]*(?:#|//).*|(?<=\s)#[ \t].*", re.M)
@@ -72,6 +73,8 @@ def stated_settings(text: str) -> list[StatedSetting]:
     ]
     forms = (one for form in _FORMS for one in form.finditer(text))
     found += [(one.start(1), one[1], one[2]) for one in forms if one[2] not in ("null", "~")]
+    # A list of choices and `<0 or 1>` are no value, and of `A=1,B=2` the first one is.
+    found = [(at, name, _NEXT.sub("", value)) for at, name, value in found if value[:1] not in "[<"]
     read = set(re.findall(r"\$[{(]?([A-Z]\w+)", text))
     given = dict.fromkeys(
         (name, value.strip("\"'").rstrip(",;.:!?]")) for _, name, value in sorted(found)[:_MOST]

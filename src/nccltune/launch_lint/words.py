@@ -66,7 +66,7 @@ BLANK = Word(" ", "\\ ")
 PLACEHOLDER = re.compile(
     r"\{\{[^{}\n]*\}\}|(?<![\w${])\{[A-Za-z_](?:[\w./-]*\w)?\}(?!\w)"
     r"|(?<![\w$\]}{*?/.-])\[[#A-Za-z][\w #-]*[\w #]\](?![\w*?-])"
-    r"|<\w+(?:\|\w+)+>|<\w(?:[^<>|&;\n\"'`$()]*[\w.)\-])?>(?=[\s:,/.@\"'\\)]|$)"
+    r"|<\w+(?:\|\w+)+>|<(?:# ?)?\w(?:[^<>|&;\n\"'`$()]*[\w.)\-])?>(?=[\s:,/.@\"'\\)]|$)"
 )
 """A word of a manual or a template in place of a value: `<hosts>`, `{{ np }}`, `[number]`."""
 _COMMENT_CONTINUED = re.compile(r"^([ \t]*#[^\n]*)\\(?=\r?\n)", re.M)

@@ -207,7 +207,10 @@ def _is_joined(variable: CommandVariable) -> bool:
     option = variable.option
     if variable.value is None or (option is not None and option.meaning != "env"):
         return False
-    return variable.name.isidentifier() and _JOINED.search(variable.value) is not None
+    # The value of a variable of the script may be a command: `A=1 B=2 accelerate launch`.
+    found = _JOINED.search(variable.value) if variable.name.isidentifier() else None
+    is_own = option is None and table().get(variable.name) is None
+    return found is not None and not (is_own and found[0][0].isspace())
 
 
 def quoted(view: View) -> Iterator[LaunchFinding]:
