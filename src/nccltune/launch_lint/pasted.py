@@ -5,6 +5,7 @@ import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from textwrap import dedent
 
 from nccltune.launch_lint.read import WRAPPERS, is_command, launcher_at, program_at, read
 from nccltune.launch_lint.words import Line, Word, split
@@ -12,6 +13,13 @@ from nccltune.model.errors import InputError
 from nccltune.model.names import listed
 
 _FENCED = re.compile(r"^[ >]*(```+|~~~+)[^`\n]*\n(.*?)^[ >]*\1", re.DOTALL | re.MULTILINE)
+_CODE = r"^([ \t]*)\.\. (?:code|code-block|sourcecode|prompt)::"
+_RST_CODE = re.compile(
+    rf"(?:{_CODE}|^([ \t]*)(?!\.\.)[^\n]*::[ \t]*$)[^\n]*\n(?:[ \t]+:\w[^\n]*\n)*"
+    r"((?:(?:(?:\1|\2)[ \t]+\S[^\n]*|[ \t]*)(?:\n|\Z))+)",
+    re.MULTILINE,
+)
+"""A block of code of reStructuredText: behind its directive, or behind a line that ends in `::`."""
 _DIRECTIVE = re.compile(r"^\s*#(?:SBATCH|PBS|BSUB|FLUX:)", re.MULTILINE)
 _LINK = re.compile(r"\[([^\[\]\n]{1,4096})\]\((?:https?:[^)\s]*|url|)\)")
 _BOLD = re.compile(r"(?<![\w*])\*\*([^\s*](?:[^*\n]*[^\s*])?)\*\*(?![\w*])")
@@ -21,6 +29,7 @@ _SECONDARY = re.compile(rf"(^[ \t]*(?:{_AT_HOST}|\$ ).*\\\n)> ?", re.MULTILINE)
 _PROMPT = re.compile(rf"\s*(?:>\s+)?(?:{_AT_HOST}|\+{{1,3}} |[$%]?> ?|[$%] |[A-Z][a-z]+> )?`?")
 _NAMES = re.compile(
     r"\b(?:mpi(?:run|exec)|(?:pr|or)terun|srun|torchrun|torch\.|deepspeed|accelerate|flux|jsrun|aprun)"
+    r"|\bhorovodrun\b"
     r"|\b(?:llamafactory-cli|lmf|colossalai)\b|_?p[er]+f\b"
 )
 """What a line with a command names: a launcher, or a test that may be misspelt."""
@@ -62,16 +71,26 @@ _MIN_NUMBERED = 5
 
 
 def blocks_of(text: str) -> list[str]:
-    """Return the code blocks of a Markdown text, else the whole text."""
-    return [match[2] for match in _FENCED.finditer(text)] or [text]
+    """Return the code blocks of Markdown or of reStructuredText, else the whole text."""
+    is_rst = re.search(_CODE, text, re.MULTILINE) is not None
+    of, group = (_RST_CODE, 3) if is_rst else (_FENCED, 2)
+    return [dedent(match[group]) for match in of.finditer(text)] or [text]
+
+
+def _is_readable(text: str) -> bool:
+    with contextlib.suppress(InputError):
+        return bool(split(text))
+    return False
 
 
 def scripts_of(text: str) -> list[str]:
-    """Return the code blocks of a Markdown text, else the text, without links and prompts.
+    """Return the code blocks of a page, else its text, without links and prompts.
 
     A block with directives is a script of its own, and the others are one script.
     """
     blocks = blocks_of(_BOLD.sub(r"\1", _VERSION.sub("", text)))
+    # One block of another language leaves the others readable.
+    blocks = [block for block in blocks if _is_readable(block)] or blocks
     jobs = [block for block in blocks if _DIRECTIVE.search(block) is not None]
     rest = "\n".join(block for block in blocks if block not in jobs)
     return [

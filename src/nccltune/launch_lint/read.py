@@ -62,7 +62,7 @@ _BY_NAME: dict[str, tuple[Flavor, ...]] = {
     "vllm serve": (VLLM,),
     "sglang serve": (SGLANG,),
 }
-_PYTHON = re.compile(r"python[\d.]*")
+_PYTHON = re.compile(r"python[\d.]*|\$\{?PYTHON(?:_?BIN|_?EXE\w*)?\}?")
 _MODULES = {
     "torch.distributed.run": "torchrun",
     "torch.distributed.launch": "torchrun",

@@ -463,6 +463,12 @@ class _Script:
             files = self._scope.files if self._scope.files is not None else {}
             files[written[1]], _ = here_text(text, self._scope)
             self._scope = self._scope._replace(files=files)
+        if names[:1] == ["read"] and names[-1].isidentifier():
+            held, assumed = here_text(text, self._scope)
+            assign(
+                self._scope, Word(f"{names[-1]}={held}", f"{names[-1]}={quoted(held).raw}"), assumed
+            )
+            return
         at = next((n for n, name in enumerate(names) if name in SHELLS), None)
         if at is not None and starts_something(line.words):
             kept = [word for word in line.words if not HERE.search(word.text)]

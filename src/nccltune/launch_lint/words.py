@@ -246,6 +246,10 @@ def _closing(text: str, at: int) -> int:
             stop = text.find(char, at + 1)
             at = len(text) if stop < 0 else stop + 1
             continue
+        if char == "#" and text[at - 1].isspace():
+            stop = text.find("\n", at)
+            at = len(text) if stop < 0 else stop
+            continue
         depth += (char == "(") - (char == ")")
         at += 2 if char == "\\" else 1
         if depth == 0:
