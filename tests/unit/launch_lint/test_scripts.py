@@ -90,6 +90,16 @@ EIGHT = "all_reduce_perf -b 8 -e 8G -f 2 -g 8"
             f"case $OMPI_COMM_WORLD_LOCAL_RANK in\n0) numactl --cpunodebind=$1 {TEST};;\nesac",
             "not known: the script reads OMPI_COMM_WORLD_LOCAL_RANK",
         ),
+        (
+            "#SBATCH -p <<<PARTITION>>>\n#SBATCH -N 1\n#SBATCH --ntasks-per-node=8\n"
+            f"read -r -d '' CMD <<EOF\ncd /w\n{TEST} -g 1\nEOF\nsrun bash -c \"$CMD\"",
+            "8 processes, all on one node, 1 GPU each = 8 ranks",
+        ),
+        (
+            f'A=(\n  -np 8 # it\'s all\n)\nmpirun "${{A[@]}}" {TEST}',
+            "8 processes, all on one node, 1 GPU each = 8 ranks",
+        ),
+        ('"$PYTHON_BIN" -m torch.distributed.run --nproc-per-node=4 t.py', "4 processes, all on"),
         # Prompts.
         (f"$> srun -N 2 --ntasks-per-node=8 {TEST}", "16 processes, 8 on each of 2 nodes"),
         (f"Singularity> mpirun -np 2 -H a,b {TEST}", "2 processes, 1 on each of 2 nodes"),
