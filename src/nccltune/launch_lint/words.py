@@ -227,9 +227,19 @@ def substitution_end(text: str, at: int) -> int:
     """
     if text.startswith("$(", at):
         return _closing(text, at + 1)
-    if text.startswith("${", at) or text[at] == "`":
-        stop = text.find("}" if text[at] == "$" else "`", at + 1)
+    if text[at] == "`":
+        stop = text.find("`", at + 1)
         return len(text) if stop < 0 else stop + 1
+    if text.startswith("${", at):
+        depth, at = 1, at + 2
+        while depth and at < len(text):
+            if text.startswith("${", at):
+                depth, at = depth + 1, at + 2
+            elif text.startswith("$(", at):
+                at = _closing(text, at + 1)
+            else:
+                depth, at = depth - (text[at] == "}"), at + 1 + (text[at] == "\\")
+        return min(at, len(text))
     match = _NAMED.match(text, at)
     return match.end() if match is not None else at
 

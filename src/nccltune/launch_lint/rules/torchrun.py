@@ -23,7 +23,7 @@ from nccltune.launch_lint.nested import HOST_NAME, REMOTE
 from nccltune.launch_lint.options import TORCHRUN, TRAINERS
 from nccltune.launch_lint.read import module_meant
 from nccltune.launch_lint.rules.shape import Rule
-from nccltune.launch_lint.training import all_gpus, configured
+from nccltune.launch_lint.training import all_gpus, configured, node_range
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
@@ -166,7 +166,7 @@ def _where_several(number: str) -> Callable[..., LaunchFinding]:
 def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     """Find nodes that wait for each other at different addresses, or that have no valid rank."""
     nodes = command.last("nodes")
-    least, _, number = (nodes.value if nodes is not None else "1").rpartition(":")
+    least, number = node_range(nodes.value if nodes is not None else "1")
     number_of_nodes = whole_number(number)
     # Of an elastic job, `--nnodes=1:4`, one node may be enough.
     several = least != "1" and (is_open(number) or (number_of_nodes or 0) > 1)
