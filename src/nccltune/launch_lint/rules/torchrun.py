@@ -159,7 +159,7 @@ def not_a_host(option: str, value: str, *, is_bare: bool) -> list[LaunchFinding]
 
 def _where_several(number: str) -> Callable[..., LaunchFinding]:
     """Return what makes a note of a fault that there is if the unknown `number` is above 1."""
-    return lambda kind, said, _: note(kind, f"where {number} is above 1: {said}")
+    return lambda kind, said, *_: note(kind, f"where {number} is above 1: {said}")
 
 
 @of_torchrun
@@ -196,8 +196,9 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
         return
     if not several:
         return
+    blame = error if number_of_nodes else _where_several(number)
     if standalone is not None:
-        yield error(
+        yield blame(
             "torchrun-standalone",
             f"--standalone is for one node: with --nnodes={number} each waits for the others",
             "leave out --standalone, and name a node that all reach: --rdzv-backend=c10d"
@@ -208,7 +209,6 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     # Other backends number the nodes themselves, and meet at the endpoint alone.
     other = "" if is_static or backend is None or is_open(backend.value) else backend.value
     address = endpoint or (None if other else master)
-    blame = error if number_of_nodes else _where_several(number)
     if address is None:
         if _is_set(view, "PET_RDZV_ENDPOINT", "PET_MASTER_ADDR"):
             return
@@ -248,7 +248,7 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
         if endpoint is not None:
             words = ("--rdzv-backend=c10d",)
             edits = (Replace(backend, words) if backend is not None else AppendOption(words),)
-        yield error(
+        yield blame(
             "torchrun-node-rank",
             "without --rdzv-backend=c10d torchrun does not number the nodes: each is node 0",
             "add --rdzv-backend=c10d"
