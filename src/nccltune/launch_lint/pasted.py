@@ -24,7 +24,7 @@ _DIRECTIVE = re.compile(r"^\s*#(?:SBATCH|PBS|BSUB|FLUX:)", re.MULTILINE)
 _LINK = re.compile(r"\[([^\[\]\n]{1,4096})\]\((?:https?:[^)\s]*|url|)\)")
 _BOLD = re.compile(r"(?<![\w*])\*\*([^\s*](?:[^*\n]*[^\s*])?)\*\*(?![\w*])")
 _AT_HOST = r"(?:\[[\w.-]+\]|(?:\([\w.-]+\) )?\[?[\w.-]+@[^\s#$%>]+(?: [^\s#$%>\]]+\]?)?)[#$%>] ?"
-_HOST_PROMPT = re.compile(rf"^[ \t]*{_AT_HOST}", re.MULTILINE)
+_HOST_PROMPT = re.compile(rf"^[ \t]*(?:{_AT_HOST}|!(?=[a-z]))", re.MULTILINE)
 _SECONDARY = re.compile(rf"(^[ \t]*(?:{_AT_HOST}|\$ ).*\\\n)> ?", re.MULTILINE)
 _PROMPT = re.compile(rf"\s*(?:>\s+)?(?:{_AT_HOST}|\+{{1,3}} |[$%]?> ?|[$%] |[A-Z][a-z]+> )?`?")
 _NAMES = re.compile(

@@ -82,6 +82,7 @@ def test_a_redirection_is_no_placeholder(text: str) -> None:
         f"It doesn't run: `mpirun -np 16 -H a:8,b:8 {TEST}`",
         f"It doesn't run:\n`mpirun -np 16 \\\n -H a:8,b:8 {TEST}\n`\n",
         f"1. mpirun -np 16 -H a:8,b:8 {TEST}\n",
+        f"!mpirun -np 16 -H a:8,b:8 {TEST}\n",
         f"shell$ mpirun -np 16 -H a:8,b:8 {TEST}\n",
         f"A\n~~~\nIt's ``mpirun``:\n\n.. code:: sh\n\n  $ mpirun -np 16 -H a:8,b:8 {TEST}\n\n~~~\n",
         f"```\nmpirun -np 16 -H a:8,b:8 \\\n  {TEST}\n```\n```\ndon't\n```\n",

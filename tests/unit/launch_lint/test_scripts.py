@@ -110,6 +110,10 @@ EIGHT = "all_reduce_perf -b 8 -e 8G -f 2 -g 8"
             "torchrun --nnodes=${N:-$(awk '{print $1}' f)} t.py",
             'not known: the number of nodes is "${N:-$(awk',
         ),
+        (
+            'D="<my dir>/out"\nsrun -n 4 --output=$D/%j.log bash a.sh',
+            "4 processes, all on one node",
+        ),
         # Prompts.
         (f"$> srun -N 2 --ntasks-per-node=8 {TEST}", "16 processes, 8 on each of 2 nodes"),
         (f"Singularity> mpirun -np 2 -H a,b {TEST}", "2 processes, 1 on each of 2 nodes"),
