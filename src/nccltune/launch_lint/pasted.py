@@ -29,8 +29,7 @@ _SECONDARY = re.compile(rf"(^[ \t]*(?:{_AT_HOST}|\$ ).*\\\n)> ?", re.MULTILINE)
 _PROMPT = re.compile(rf"\s*(?:>\s+)?(?:{_AT_HOST}|\+{{1,3}} |[$%]?> ?|[$%] |[A-Z][a-z]+> )?`?")
 _NAMES = re.compile(
     r"\b(?:mpi(?:run|exec)|(?:pr|or)terun|srun|torchrun|torch\.|deepspeed|accelerate|flux|jsrun|aprun)"
-    r"|\bhorovodrun\b"
-    r"|\b(?:llamafactory-cli|lmf|colossalai)\b|_?p[er]+f\b"
+    r"|\b(?:llamafactory-cli|lmf|colossalai|horovodrun)\b|_?p[er]+f\b"
 )
 """What a line with a command names: a launcher, or a test that may be misspelt."""
 _VERSION = re.compile(r"\b(?:mpi(?:run|exec)|prterun|orterun|srun|torchrun) \([^()\n]*\)")
@@ -112,10 +111,7 @@ def commands_in(text: str) -> Iterator[tuple[Line, bool]]:
     for line in _CONTINUED.sub(" ", text).splitlines():
         if _NAMES.search(line) is None:
             continue
-        assigned = (
-            re.sub(r"\\([$`\"\\])", r"\1", double) + single
-            for double, single in _ASSIGNED.findall(line)
-        )
+        assigned = (re.sub(r"\\([$`\"\\])", r"\1", a) + b for a, b in _ASSIGNED.findall(line))
         parts = [(part, False) for part in (*_INLINE.findall(line), line)]
         for part, is_value in (*parts, *((part, True) for part in assigned)):
             try:

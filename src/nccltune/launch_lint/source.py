@@ -465,9 +465,8 @@ class _Script:
             self._scope = self._scope._replace(files=files)
         if names[:1] == ["read"] and names[-1].isidentifier():
             held, assumed = here_text(text, self._scope)
-            assign(
-                self._scope, Word(f"{names[-1]}={held}", f"{names[-1]}={quoted(held).raw}"), assumed
-            )
+            raw = f"{names[-1]}={quoted(held).raw}"
+            assign(self._scope, Word(f"{names[-1]}={held}", raw), assumed)
             return
         at = next((n for n, name in enumerate(names) if name in SHELLS), None)
         if at is not None and starts_something(line.words):

@@ -95,25 +95,11 @@ EIGHT = "all_reduce_perf -b 8 -e 8G -f 2 -g 8"
             f"read -r -d '' CMD <<EOF\ncd /w\n{TEST} -g 1\nEOF\nsrun bash -c \"$CMD\"",
             "8 processes, all on one node, 1 GPU each = 8 ranks",
         ),
-        (
-            f'A=(\n  -np 8 # it\'s all\n)\nmpirun "${{A[@]}}" {TEST}',
-            "8 processes, all on one node, 1 GPU each = 8 ranks",
-        ),
+        (f"A=(\n -np 8 # it's all\n)\nmpirun ${{A[@]}} {TEST}", "8 processes, all on one node"),
         ('"$PYTHON_BIN" -m torch.distributed.run --nproc-per-node=4 t.py', "4 processes, all on"),
-        (
-            'N="${NODES:-${OTHER-2}}"\n'
-            "torchrun --nnodes=$N --nproc-per-node=${P:-${Q:-4}} --rdzv-backend=c10d"
-            " --rdzv-endpoint=a:1 t.py",
-            "8 processes, 4 on each of 2 nodes",
-        ),
-        (
-            "torchrun --nnodes=${N:-$(awk '{print $1}' f)} t.py",
-            'not known: the number of nodes is "${N:-$(awk',
-        ),
-        (
-            'D="<my dir>/out"\nsrun -n 4 --output=$D/%j.log bash a.sh',
-            "4 processes, all on one node",
-        ),
+        ('torchrun --nproc-per-node="${P:-${Q-4}}" t.py', "4 processes, all on one node"),
+        ("torchrun --nnodes=${N:-$(a '{}')} t", 'not known: the number of nodes is "${N:-$(a'),
+        ('D="<my dir>/o"\nsrun -n 4 -o $D/%j.log bash a.sh', "4 processes, all on one node"),
         # Prompts.
         (f"$> srun -N 2 --ntasks-per-node=8 {TEST}", "16 processes, 8 on each of 2 nodes"),
         (f"Singularity> mpirun -np 2 -H a,b {TEST}", "2 processes, 1 on each of 2 nodes"),

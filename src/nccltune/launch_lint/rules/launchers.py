@@ -39,9 +39,7 @@ _MPI = listed("""
 none openmpi pmi2 pmix cray_shasta list
 """)
 _OTHER_MPI = re.compile(r"(?i)intel|i_?mpi|mpich|mvapich|cray")
-_MPI_TYPE = re.compile(
-    r"none|(ps)?pmix(_v[0-9]+)?|openmpi|(ps)?pmi[12]?|cray_shasta|list|hydra|lam|mpich\w*"
-)
+_MPI_TYPE = re.compile(r"none|(ps)?pmi(x(_v\d+)?|[12])|openmpi|cray_shasta|list|hydra|lam|mpich\w*")
 
 
 def without_value(view: View) -> Iterator[LaunchFinding]:

@@ -29,13 +29,7 @@ from nccltune.launch_lint.options import (
     TRAINERS,
     translated,
 )
-from nccltune.launch_lint.read import (
-    ELLIPSES,
-    is_command,
-    is_launcher,
-    nearest_option,
-    script_of,
-)
+from nccltune.launch_lint.read import is_command, is_launcher, nearest_option, script_of
 from nccltune.launch_lint.rules.shape import of_program
 from nccltune.launch_lint.words import Line, is_open, split
 from nccltune.model.errors import InputError
@@ -266,7 +260,7 @@ def hidden(view: View) -> Iterator[LaunchFinding]:
     commands = [view.command] if inner is None else [view.command, inner.command]
     names = [option.name for command in commands for option in command.all(UNKNOWN_OPTIONS)]
     held = view.program.hidden if view.program is not None else ()
-    names += [word for word in held if word not in ELLIPSES]
+    names += [word for word in held if word[0] in "$`@"]
     words = (*view.site.around, *(word.text for word in view.command.words))
     names += [name for name in env_files(words) if text_of(name, view.site) is None]
     if names and view.prediction.unknown not in {one.hidden for one in commands} - {None}:
