@@ -27,6 +27,8 @@ RIGHT = [
     f"mpirun -np 2 ... {G1} ...",
     "mpirun -np 1 ... NCCL_HOSTID=a ...",
     "srun -n 2 --mpi=pspmix python t.py",
+    "srun --nodes=2 --ntasks=1 -w n1 python t.py",
+    "mpiexec --memory-allocation-kinds system,mpi -n 8 -H a:8 python t.py",
     "srun bash -c 'cd /w && mpiexec -np 2 python t.py'",
     "torchrun --nproc-per-node=8 t.py --tokens '<audio>,32002'",
     'L="A_B=info C_D=1 torchrun --nproc-per-node=8"\nexport L\nsrun -n 1 bash -c "$L t.py"',
