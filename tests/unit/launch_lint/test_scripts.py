@@ -279,7 +279,8 @@ def test_the_gpus_that_a_text_gives_each_node() -> None:
     for text in ("Two hosts, each with 6 A100 GPUs", "On nodes with 6 GPUs each"):
         (one,) = checked(f"{text}:\n```\nmpirun -np 1 {EIGHT}\n```\n")
         assert "too-many-gpus" in ids(one)
-    (one,) = checked(f"It runs 8 operations, each with 1 GPU per node.\n```\n{EIGHT}\n```\n")
+    said = "It runs 8 operations, each with 1 GPU per node.\nIf run on hosts, each with 6 GPUs,"
+    (one,) = checked(f"{said} it fails.\n```\n{EIGHT}\n```\n")
     assert not one.is_wrong
 
 
