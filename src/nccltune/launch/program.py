@@ -64,6 +64,9 @@ class Argument(NamedTuple):
     length: int
 
 
+_HIDDEN = re.compile(r"[$`]|\.\.\.$|\u2026$|\[\.\.\.\]$|@\w+@$")
+
+
 class Program(NamedTuple):
     """An nccl-tests binary, at index `at` of a command, with its arguments.
 
@@ -78,8 +81,8 @@ class Program(NamedTuple):
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """Return the words that may become arguments: `$ARGS`."""
-        return tuple(word for _, word in self.ignored if word.startswith(("$", "`")))
+        """Return the words that may become arguments: `$ARGS`, `...`, `@args@`."""
+        return tuple(word for _, word in self.ignored if _HIDDEN.match(word))
 
     @property
     def is_rccl(self) -> bool:

@@ -23,6 +23,7 @@ _GPUS = re.compile(
     re.I,
 )
 """What a text says of each of its nodes: `two nodes, each with 4 A100 GPUs`."""
+_SUPPOSED = re.compile(r"^[^\n]*\b(?:if|suppose|imagine|for example)\b[^\n]*", re.I | re.M)
 _RAY_GPUS = re.compile(r"^[^#\n]*\bray start\b[^\n]*?--num-gpus[ =]([1-9]\d?)\b", re.M)
 _LAUNCHERS = re.compile(r"\b(?:mpirun|mpiexec|srun|torchrun|flux|jsrun|aprun|prterun)\b")
 _HOST_LINE = r"[ \t>]{0,8}[\w.-]{1,255}(?::\d+|(?:[ \t]+(?:max[-_])?slots?=\d+)+)[ \t]*\n"
@@ -62,7 +63,8 @@ def read_around(text: str, site: LaunchContext) -> LaunchContext:
         site = site._replace(nodes=site.nodes or workers, slots=site.slots or slots)
     named = tuple(int(number) for number in _NODES.findall(text))
     several = site.several or _SEVERAL.search(text) is not None
-    gpus = {int(n) for n in (_GPUS.findall(text) or _RAY_GPUS.findall(text.replace("\\\n", " ")))}
+    stated = _SUPPOSED.sub("", text)
+    gpus = {int(n) for n in (_GPUS.findall(stated) or _RAY_GPUS.findall(text.replace("\\\n", " ")))}
     rank = _RANK.search(text) if _LAUNCHERS.search(text) is None else None
     boxed = {name for creates in _CREATES.findall(text) for name in _GIVEN.findall(creates)}
     by_node = dict(_BY_NODE.findall(text))

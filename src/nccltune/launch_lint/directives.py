@@ -37,7 +37,7 @@ _NUMBERS = (
 
 def with_directives(text: str, site: LaunchContext) -> LaunchContext:
     """Return `site` with what the directives of a script ask the scheduler for."""
-    inherited = read_options(tuple(_sbatch_words(text)), SLURM)
+    inherited = [option for words in _sbatch_words(text) for option in read_options(words, SLURM)]
     site = _of_lsf(text, _of_pbs(text, _of_flux(text, site)))
     known = [(name, match[1]) for name, of in _NUMBERS if (match := of.search(text)) is not None]
     site = site._replace(exported=(*site.exported, *known))
@@ -124,11 +124,11 @@ _COMMENT = re.compile(r"""("[^"]*"|'[^']*'|\\.)|#.*""")
 """What ends the options of a directive: sbatch takes a `#` within a word for that, too."""
 
 
-def _sbatch_words(text: str) -> Iterator[Word]:
+def _sbatch_words(text: str) -> Iterator[tuple[Word, ...]]:
     for line in text[: _first_command(text)].splitlines():
         if line.startswith("#SBATCH"):
             for part in split(_COMMENT.sub(r"\1", line.removeprefix("#SBATCH"))):
-                yield from part.words
+                yield part.words
 
 
 def _first_command(text: str) -> int | None:

@@ -17,6 +17,7 @@ from nccltune.launch_lint.words import Line, quoted, whole_number
 from nccltune.model.errors import InputError
 
 _COLOSSAL = {"H": "host", "nproc-per-node": "nproc_per_node", "num-nodes": "num_nodes"}
+_SELF = "127.0.0.1"
 _TRAINS = ("llamafactory-cli train", "lmf train")
 
 
@@ -99,19 +100,22 @@ def _colossal(words: list[str], site: LaunchContext) -> tuple[list[str], list[st
         name, sign, value = words[at].lstrip("-").partition("=")
         given[_COLOSSAL.get(name, name)] = value if sign else "".join(words[at + 1 : at + 2])
         at += 1 if sign else 2
-    number, limit = "1", whole_number(given.get("num_nodes", ""))
+    first, number, limit = _SELF, "1", whole_number(given.get("num_nodes", ""))
     if (file := given.get("hostfile")) is not None:
         pool = hostfile(file, DEEPSPEED, site)
         chosen = given.get("include", "").split(",") if given.get("include") else pool
+        first = f"$(head -n 1 {file})"
         left = len(given["exclude"].split(",")) if given.get("exclude") else 0
         least = min(len(chosen) - left, limit or len(chosen)) if chosen is not None else limit
         number = str(least) if least else f"$(wc -l < {file})"
     elif (hosts := given.get("host")) is not None:
         number = hosts if hosts.startswith("$") else str(len(hosts.strip(",").split(",")))
+        first = hosts.partition(",")[0]
     options = [f"--nnodes={number}", *(["--node_rank=N"] if number != "1" else [])]
     if "nproc_per_node" in given:
         options.append(f"--nproc_per_node={given['nproc_per_node']}")
-    options.append(f"--master_addr={given.get('master_addr', '127.0.0.1')}")
+    # Of several hosts, the first one is the default.
+    options.append(f"--master_addr={given.get('master_addr', first if number != '1' else _SELF)}")
     if "master_port" in given:
         options.append(f"--master_port={given['master_port']}")
     return options, words[at:], number != "1"

@@ -96,7 +96,7 @@ def in_salloc(words: tuple[Word, ...], site: LaunchContext) -> LaunchContext:
     return allocated(site._replace(inherited=(*site.inherited, *options)))
 
 
-_ASKS = frozenset({"--help", "--version", "version", "--usage", "-h", "-V", "--mpi=list"})
+_ASKS = ("--help", "--version", "version", "--usage", "-h", "-V", "--mpi=list", "--check-build")
 
 
 def only_asks(line: Line) -> bool:

@@ -5,6 +5,7 @@ import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from textwrap import dedent
 
 from nccltune.launch_lint.read import WRAPPERS, is_command, launcher_at, program_at, read
 from nccltune.launch_lint.words import Line, Word, split
@@ -12,23 +13,30 @@ from nccltune.model.errors import InputError
 from nccltune.model.names import listed
 
 _FENCED = re.compile(r"^[ >]*(```+|~~~+)[^`\n]*\n(.*?)^[ >]*\1", re.DOTALL | re.MULTILINE)
+_CODE = r"^([ \t]*)\.\. (?:code|code-block|sourcecode|prompt)::"
+_RST_CODE = re.compile(
+    rf"(?:{_CODE}|^([ \t]*)(?!\.\.)[^\n]*::[ \t]*$)[^\n]*\n(?:[ \t]+:\w[^\n]*\n)*"
+    r"((?:(?:(?:\1|\2)[ \t]+\S[^\n]*|[ \t]*)(?:\n|\Z))+)",
+    re.MULTILINE,
+)
+"""A block of code of reStructuredText: behind its directive, or behind a line that ends in `::`."""
 _DIRECTIVE = re.compile(r"^\s*#(?:SBATCH|PBS|BSUB|FLUX:)", re.MULTILINE)
 _LINK = re.compile(r"\[([^\[\]\n]{1,4096})\]\((?:https?:[^)\s]*|url|)\)")
 _BOLD = re.compile(r"(?<![\w*])\*\*([^\s*](?:[^*\n]*[^\s*])?)\*\*(?![\w*])")
 _AT_HOST = r"(?:\[[\w.-]+\]|(?:\([\w.-]+\) )?\[?[\w.-]+@[^\s#$%>]+(?: [^\s#$%>\]]+\]?)?)[#$%>] ?"
-_HOST_PROMPT = re.compile(rf"^[ \t]*{_AT_HOST}", re.MULTILINE)
+_HOST_PROMPT = re.compile(rf"^[ \t]*(?:{_AT_HOST}|!(?=[a-z]))", re.MULTILINE)
 _SECONDARY = re.compile(rf"(^[ \t]*(?:{_AT_HOST}|\$ ).*\\\n)> ?", re.MULTILINE)
 _PROMPT = re.compile(rf"\s*(?:>\s+)?(?:{_AT_HOST}|\+{{1,3}} |[$%]?> ?|[$%] |[A-Z][a-z]+> )?`?")
 _NAMES = re.compile(
     r"\b(?:mpi(?:run|exec)|(?:pr|or)terun|srun|torchrun|torch\.|deepspeed|accelerate|flux|jsrun|aprun)"
-    r"|\b(?:llamafactory-cli|lmf|colossalai)\b|_?p[er]+f\b"
+    r"|\b(?:llamafactory-cli|lmf|colossalai|horovodrun)\b|_?p[er]+f\b"
 )
 """What a line with a command names: a launcher, or a test that may be misspelt."""
 _VERSION = re.compile(r"\b(?:mpi(?:run|exec)|prterun|orterun|srun|torchrun) \([^()\n]*\)")
 """A launcher with its version or its maker in brackets, which a shell does not take."""
 _CONTINUED = re.compile(r"\\[ \t]*\r?\n")
 _INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
-_ASSIGNED = re.compile(r"\b[A-Za-z_]\w*=(?:\"([^\"]*)\"|'([^']*)')")
+_ASSIGNED = re.compile(r"\b[A-Za-z_]\w*=(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)')")
 _IS_LEAD = re.compile(rf"[A-Za-z_]\w*=|(?:{'|'.join(WRAPPERS)})$")
 _PROSE = frozenset(
     listed("""
@@ -62,16 +70,26 @@ _MIN_NUMBERED = 5
 
 
 def blocks_of(text: str) -> list[str]:
-    """Return the code blocks of a Markdown text, else the whole text."""
-    return [match[2] for match in _FENCED.finditer(text)] or [text]
+    """Return the code blocks of Markdown or of reStructuredText, else the whole text."""
+    is_rst = re.search(_CODE, text, re.MULTILINE) is not None
+    of, group = (_RST_CODE, 3) if is_rst else (_FENCED, 2)
+    return [dedent(match[group]) for match in of.finditer(text)] or [text]
+
+
+def _is_readable(text: str) -> bool:
+    with contextlib.suppress(InputError):
+        return bool(split(text))
+    return False
 
 
 def scripts_of(text: str) -> list[str]:
-    """Return the code blocks of a Markdown text, else the text, without links and prompts.
+    """Return the code blocks of a page, else its text, without links and prompts.
 
     A block with directives is a script of its own, and the others are one script.
     """
     blocks = blocks_of(_BOLD.sub(r"\1", _VERSION.sub("", text)))
+    # One block of another language leaves the others readable.
+    blocks = [block for block in blocks if _is_readable(block)] or blocks
     jobs = [block for block in blocks if _DIRECTIVE.search(block) is not None]
     rest = "\n".join(block for block in blocks if block not in jobs)
     return [
@@ -93,7 +111,7 @@ def commands_in(text: str) -> Iterator[tuple[Line, bool]]:
     for line in _CONTINUED.sub(" ", text).splitlines():
         if _NAMES.search(line) is None:
             continue
-        assigned = ("".join(values) for values in _ASSIGNED.findall(line))
+        assigned = (re.sub(r"\\([$`\"\\])", r"\1", a) + b for a, b in _ASSIGNED.findall(line))
         parts = [(part, False) for part in (*_INLINE.findall(line), line)]
         for part, is_value in (*parts, *((part, True) for part in assigned)):
             try:

@@ -64,7 +64,7 @@ _BY_NAME: dict[str, tuple[Flavor, ...]] = {
     "vllm serve": (VLLM,),
     "sglang serve": (SGLANG,),
 }
-_PYTHON = re.compile(r"python[\d.]*")
+_PYTHON = re.compile(r"python[\d.]*|\$\{?PYTHON(?:_?BIN|_?EXE\w*)?\}?")
 _MODULES = {
     "torch.distributed.run": "torchrun",
     "torch.distributed.launch": "torchrun",
@@ -91,12 +91,12 @@ _ABBREVIATED = (SLURM, DEEPSPEED, TORCHRUN)
 """Launchers that take every beginning of a long name that is only one option's."""
 _GLUED_BY = (SLURM, FLUX, JSRUN, APRUN, DEEPSPEED)
 """Launchers that take the value of a short option in the same word: -N2."""
-_NAMES_LAUNCHER = re.compile(r"-[vV]|which|type|hash|--?\w{0,32}(?:mpi|launch)[\w-]{0,32}")
-"""What precedes the name of a launcher: `command -v mpirun`, `solver -mpiexe mpirun`."""
+_NAMES_LAUNCHER = re.compile(r"-[vVl]|which|type|hash|--?\w{0,32}(?:mpi|launch)[\w-]{0,32}")
+"""What precedes the name of a launcher: `command -v mpirun`, `solver -l srun`."""
 _SIGNS = (
     (INTEL, re.compile(r"/(?:intel|oneapi|impi)[^/]*/|^I_MPI_|^module:(?:intel-?mpi|impi)")),
     (HYDRA, re.compile(r"^(?:MPICH|MV2|MPIR_CVAR)_|^module:(?:cray-)?(?:mpich|mvapich)")),
-    (OPENMPI_4, re.compile(r"^OMPI_MCA_|^module:(?:openmpi|hpcx)")),
+    (OPENMPI_4, re.compile(r"^OMPI_MCA_|^--?mca$|^module:(?:openmpi|hpcx)")),
 )
 """What shows whose `mpirun` it is: a path, a variable, or a module that the script loads."""
 _SHORT = 3
@@ -453,7 +453,7 @@ def _read(line: Line, at: int, flavor: Flavor) -> LaunchCommand:
 
 ELLIPSES = ("...", "\u2026", "[...]")
 """Words for what a text leaves out."""
-_OPTIONS = re.compile(r"\$\{?\w*(?:ARG|OPT|FLAG|PARAM)\w*", re.I)
+_OPTIONS = re.compile(r"\$\{?\w*(?:ARG(?!ET)|OPT|FLAG|PARAM)\w*", re.I)
 _PROGRAM = re.compile(r"(?:.*/)?(?:python[\d.]*|bash|sh|.*\.(?:py|sh))")
 
 

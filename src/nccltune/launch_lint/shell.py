@@ -12,7 +12,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from nccltune.launch_lint.words import Word, is_open, split, substitution_end, whole_number, written
+from nccltune.launch_lint.words import (
+    PLACEHOLDER,
+    Word,
+    is_open,
+    split,
+    substitution_end,
+    whole_number,
+    written,
+)
 from nccltune.model.errors import InputError
 from nccltune.model.scale import count
 
@@ -217,7 +225,8 @@ class _Expansion:
                 if found is None or is_assignment:
                     pieces = [raw[at:stop] if found is None else found]
                 else:
-                    pieces = fields(found)
+                    whole = PLACEHOLDER.sub(lambda one: one[0].replace(" ", "\0"), found)
+                    pieces = [piece.replace("\0", " ") for piece in fields(whole)]
                 parts[-1] += "".join(pieces[:1])
                 parts += pieces[1:]
                 at, is_word = stop, is_word or bool(pieces)

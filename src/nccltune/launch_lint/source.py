@@ -169,7 +169,7 @@ _OF_SHELL = re.compile(
 )
 """Files that set up a shell, a compiler or MPI, and no job."""
 _BRACES = re.compile(r"(.*)\{(-?\d+)\.\.(-?\d+)\}(.*)")
-_PROMPT = re.compile(r"[$%]|\d{1,2}[.)]")
+_PROMPT = re.compile(r"(?:[a-z][\w@.~-]*)?[$%]|\d{1,2}[.)]")
 """A prompt, or the number of an item in a list."""
 
 
@@ -476,9 +476,10 @@ class _Script:
             files = self._scope.files if self._scope.files is not None else {}
             files[written[1]], _ = here_text(text, self._scope)
             self._scope = self._scope._replace(files=files)
-        if "read" in names[:2] and "-d" in names:
+        if "read" in names[:2] and names[-1].isidentifier():
             content, assumed = here_text(text, self._scope)
-            value = ShellValue(content.strip(), assumed, at_once(f'"{text}"', self._scope))
+            held = content.strip() if "-d" in names else content.strip().partition("\n")[0]
+            value = ShellValue(held, assumed, at_once(f'"{text}"', self._scope))
             self._scope.values[names[-1]] = value
             return
         at = next((n for n, name in enumerate(names) if name in SHELLS), None)

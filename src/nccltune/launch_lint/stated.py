@@ -45,6 +45,7 @@ _FORMS = tuple(
     )
 )
 """Other notations: ENV NAME VALUE, NAME: VALUE, ["NAME"] = "VALUE", name: NAME value: VALUE."""
+_NEXT = re.compile(r",[A-Za-z_]\w*=.*")
 _MOST = 1000
 """Maximum number of settings of a text that are read."""
 _COMMENT = re.compile(r"^[ \t]*(?:#|//).*|(?<=\s)#[ \t].*", re.M)
@@ -72,6 +73,8 @@ def stated_settings(text: str) -> list[StatedSetting]:
     ]
     forms = (one for form in _FORMS for one in form.finditer(text))
     found += [(one.start(1), one[1], one[2]) for one in forms if one[2] not in ("null", "~")]
+    # A list of choices and `<0 or 1>` are no value, and of `A=1,B=2` the first one is.
+    found = [(at, name, _NEXT.sub("", value)) for at, name, value in found if value[:1] not in "[<"]
     read = set(re.findall(r"\$[{(]?([A-Z]\w+)", text))
     given = dict.fromkeys(
         (name, value.strip("\"'").rstrip(",;.:!?]")) for _, name, value in sorted(found)[:_MOST]
@@ -105,7 +108,7 @@ def judge_stated(
     view = view._replace(prediction=view.prediction._replace(placement=placement))
     yield from _without_edits(rule(view) for rule in rules)
     for name in twice if alone else ():
-        if name.startswith(PREFIX):
+        if name in table():  # Of others, NCCL_VERSION is one of a build.
             values = [one.value or "nothing" for one in given if one.name == name]
             yield note("stated-twice", f"the text sets {name} to {' and to '.join(values)}")
 

@@ -107,13 +107,20 @@ def _unknown(what: str, value: str) -> Prediction:
     return Prediction(None, (), unknown=f"the number of {what} is {value!r}")
 
 
+def node_range(value: str) -> tuple[str, str]:
+    """Return the least and the largest number of nodes of `--nnodes=1:4`; "" for no least one."""
+    # The colon of `${NODES:-2}` separates no numbers.
+    least, _, most = ("", "", value) if value.startswith("${") else value.rpartition(":")
+    return least, most
+
+
 def _torchrun(command: LaunchCommand, site: LaunchContext) -> Prediction:
     """Return the prediction for torchrun, whose default is 1 node and 1 process on it.
 
     For an option that is not given, it takes the variable `PET_` with the option's name.
     """
     option, variable = command.last("nodes"), _variable("PET_NNODES", command, site)
-    least, _, nodes = (option.value if option is not None else variable or "1").rpartition(":")
+    least, nodes = node_range(option.value if option is not None else variable or "1")
     option, variable = command.last("per_node"), _variable("PET_NPROC_PER_NODE", command, site)
     each = option.value if option is not None else variable or "1"
     assumed = None

@@ -12,8 +12,8 @@ _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 _QUOTES = "\u201c\u201d\u2018\u2019\u201e"
 
 
-_TOKEN = re.compile(r"([\"'])</?[a-z_|]+/?>\1")
-"""A token of a model among the arguments of a script: `"<image>"`."""
+_TOKEN = re.compile(r"([\"'])(?:.*[ ,])?</?[a-z_|]+/?>(?:[ ,].*)?\1")
+"""A token of a model among the arguments of a script: `"<image>"`, `"<audio>,32002"`."""
 
 
 _CUT = re.compile(r"((?:NCCL|UCX|CUDA|TORCH_NCCL|RCCL|FI|HSA|OMP)_[A-Z0-9_]+)=")

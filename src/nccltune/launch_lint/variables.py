@@ -194,7 +194,7 @@ def _list_fault(variable: NcclVariable, value: str) -> tuple[str, str | None] | 
         lead = "^" if listed.startswith("^") else ""
         parts = []
         for part in listed.removeprefix("^").split(","):
-            if part.lower() in known:
+            if part.lower() in (*known, "msccl"):  # The last is of Microsoft's fork.
                 parts.append(part)
                 continue
             reason = f"{part!r} is not {what}: {', '.join(variable.values)}"

@@ -66,7 +66,7 @@ BLANK = Word(" ", "\\ ")
 PLACEHOLDER = re.compile(
     r"\{\{[^{}\n]*\}\}|(?<![\w${])\{[A-Za-z_](?:[\w./-]*\w)?\}(?!\w)"
     r"|(?<![\w$\]}{*?/.-])\[[#A-Za-z][\w #-]*[\w #]\](?![\w*?-])"
-    r"|<\w+(?:\|\w+)+>|<\w(?:[^<>|&;\n\"'`$()]*[\w.)\-])?>(?=[\s:,/.@\"'\\)]|$)"
+    r"|<\w+(?:\|\w+)+>|<(?:# ?)?\w(?:[^<>|&;\n\"'`$()]*[\w.)\-])?>(?=[\s:,/.@\"'\\)]|$)"
 )
 """A word of a manual or a template in place of a value: `<hosts>`, `{{ np }}`, `[number]`."""
 _COMMENT_CONTINUED = re.compile(r"^([ \t]*#[^\n]*)\\(?=\r?\n)", re.M)
@@ -227,18 +227,23 @@ def substitution_end(text: str, at: int) -> int:
     """
     if text.startswith("$(", at):
         return _closing(text, at + 1)
-    if text.startswith("${", at) or text[at] == "`":
-        depth = 0
-        for sign in (_BRACES if text[at] == "$" else _BACKQUOTE).finditer(text, at + 1):
-            depth += 1 if sign[0] == "${" else -1
-            if depth < 0:
-                return sign.end()
-        return len(text)
+    if text[at] == "`":
+        stop = text.find("`", at + 1)
+        return len(text) if stop < 0 else stop + 1
+    if text.startswith("${", at):
+        depth, at = 1, at + 2
+        while depth and at < len(text):
+            if text.startswith("${", at):
+                depth, at = depth + 1, at + 2
+            elif text.startswith("$(", at):
+                at = _closing(text, at + 1)
+            else:
+                depth, at = depth - (text[at] == "}"), at + 1 + (text[at] == "\\")
+        return min(at, len(text))
     match = _NAMED.match(text, at)
     return match.end() if match is not None else at
 
 
-_BRACES, _BACKQUOTE = re.compile(r"\$\{|\}"), re.compile("`")
 _NAMED = re.compile(r"\$(?:[A-Za-z_]\w*|[0-9@*#?])", re.ASCII)
 
 
@@ -250,6 +255,10 @@ def _closing(text: str, at: int) -> int:
         if char in "'\"":
             stop = text.find(char, at + 1)
             at = len(text) if stop < 0 else stop + 1
+            continue
+        if char == "#" and text[at - 1].isspace():
+            stop = text.find("\n", at)
+            at = len(text) if stop < 0 else stop
             continue
         depth += (char == "(") - (char == ")")
         at += 2 if char == "\\" else 1

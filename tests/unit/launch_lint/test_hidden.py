@@ -62,6 +62,7 @@ def test_hidden_options_are_not_counted_as_missing(text: str) -> None:
         "mpirun -np 16 -N 8 all_reduce_perf -D 1 -b 8 -e 8G -f 2 $ARGS",
         "mpirun -np 16 -N 8 -x NCCL_CTA_POLICY=ZERO all_gather_perf -b 8 -e 8G -f 2 $ARGS",
         "all_reduce_perf $ARGS",
+        "mpirun -np 2 -H a,b all_reduce_perf @args@",
         f"docker run --gpus all --ipc=host --env-file nccl.env i {TEST} -g 8",
         f"docker run --env-file=nccl.env --gpus all --ipc=host i {TEST} -g 8",
     ],

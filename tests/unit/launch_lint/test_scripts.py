@@ -90,6 +90,16 @@ EIGHT = "all_reduce_perf -b 8 -e 8G -f 2 -g 8"
             f"case $OMPI_COMM_WORLD_LOCAL_RANK in\n0) numactl --cpunodebind=$1 {TEST};;\nesac",
             "not known: the script reads OMPI_COMM_WORLD_LOCAL_RANK",
         ),
+        (
+            "#SBATCH -p <<<PARTITION>>>\n#SBATCH -N 1\n#SBATCH --ntasks-per-node=8\n"
+            f"read -r -d '' CMD <<EOF\ncd /w\n{TEST} -g 1\nEOF\nsrun bash -c \"$CMD\"",
+            "8 processes, all on one node, 1 GPU each = 8 ranks",
+        ),
+        (f"A=(\n -np 8 # it's all\n)\nmpirun ${{A[@]}} {TEST}", "8 processes, all on one node"),
+        ('"$PYTHON_BIN" -m torch.distributed.run --nproc-per-node=4 t.py', "4 processes, all on"),
+        ('torchrun --nproc-per-node="${P:-${Q-4}}" t.py', "4 processes, all on one node"),
+        ("torchrun --nnodes=${N:-$(a '{}')} t", 'not known: the number of nodes is "${N:-$(a'),
+        ('D="<my dir>/o"\nsrun -n 4 -o $D/%j.log bash a.sh', "4 processes, all on one node"),
         # Prompts.
         (f"$> srun -N 2 --ntasks-per-node=8 {TEST}", "16 processes, 8 on each of 2 nodes"),
         (f"Singularity> mpirun -np 2 -H a,b {TEST}", "2 processes, 1 on each of 2 nodes"),
@@ -279,7 +289,8 @@ def test_the_gpus_that_a_text_gives_each_node() -> None:
     for text in ("Two hosts, each with 6 A100 GPUs", "On nodes with 6 GPUs each"):
         (one,) = checked(f"{text}:\n```\nmpirun -np 1 {EIGHT}\n```\n")
         assert "too-many-gpus" in ids(one)
-    (one,) = checked(f"It runs 8 operations, each with 1 GPU per node.\n```\n{EIGHT}\n```\n")
+    said = "It runs 8 operations, each with 1 GPU per node.\nIf run on hosts, each with 6 GPUs,"
+    (one,) = checked(f"{said} it fails.\n```\n{EIGHT}\n```\n")
     assert not one.is_wrong
 
 

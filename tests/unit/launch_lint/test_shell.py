@@ -239,7 +239,9 @@ def test_the_program_of_a_script_is_read() -> None:
     assert judged.command.text == srun.format("10G")
 
 
-@pytest.mark.parametrize("text", ["srun --help | grep pyxis", "mpirun --version"])
+@pytest.mark.parametrize(
+    "text", ["srun --help | grep pyxis", "mpirun --version", "horovodrun --check-build"]
+)
 def test_a_question_to_a_launcher_starts_nothing(text: str) -> None:
     with pytest.raises(InputError, match="nothing is started"):
         checked(text)

@@ -78,6 +78,8 @@ def test_every_notation_is_read(text: str, settings: list[tuple[str, str]]) -> N
         ("NCCL_IFNAME=eth0\nexport NCCL_SOCKET_IFNAME=$NCCL_IFNAME\n", []),
         ("NCCL_ALGO=${ALGO}\nNCCL_IB_HCA=<devices>\n", []),
         ("NCCL_DEBUG: null\nNCCL_PROTO: ~\n", []),
+        ('"NCCL_ALGO": ["ring", "tree"],\n', []),
+        ("export NCCL_IB_DISABLE=<0 or 1>\n-e NCCL_DEBUG=INFO,OMPI_MCA_pml=^ucx\n", []),
         ("ENV OLD_LIBRARY_PATH=/stubs\nENV NCCL_NET_PLUGIN=none\n", []),
         ("SOCKET_IFNAME=eth0\nNCCL_DEBUG=INFO\n", []),
         # How many nodes there are is unknown.

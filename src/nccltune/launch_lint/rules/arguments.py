@@ -206,7 +206,8 @@ def ignored(view: View, program: Program) -> Iterator[LaunchFinding]:
     """Find words that belong to no option: nccl-tests ignores such words."""
     words = view.command.program
     for at, word in program.ignored:
-        if is_open(word) or any(at - 1 == other for other, _ in program.unknown):
+        others = (other + 1 for other, _ in program.unknown)
+        if word in program.hidden or is_open(word) or at in others:
             continue
         before = next((a for a in program.arguments if a.at + a.length == at), None)
         if before is not None and _is_flag(before.value):

@@ -39,7 +39,7 @@ _MPI = listed("""
 none openmpi pmi2 pmix cray_shasta list
 """)
 _OTHER_MPI = re.compile(r"(?i)intel|i_?mpi|mpich|mvapich|cray")
-_MPI_TYPE = re.compile(r"none|pmix(_v[0-9]+)?|openmpi|pmi[12]|cray_shasta|list|hydra|lam|mpich\w*")
+_MPI_TYPE = re.compile(r"none|(ps)?pmi(x(_v\d+)?|[12])|openmpi|cray_shasta|list|hydra|lam|mpich\w*")
 
 
 def without_value(view: View) -> Iterator[LaunchFinding]:
@@ -256,7 +256,10 @@ def nested(view: View) -> Iterator[LaunchFinding]:
                 f"start one on each node, with --nproc-per-node={most * (started.each or 1)}",
             )
         return
-    if view.prediction.is_inner or (placement is not None and placement.processes == 1):
+    # Without a number, srun starts one process, unless a job around it asks for more.
+    is_counted = view.site.inherited or any(map(view.command.last, ("total", "nodes", "per_node")))
+    is_one = view.flavor.launcher is Launcher.SLURM and not is_counted
+    if view.prediction.is_inner or is_one or (placement and placement.processes == 1):
         return
     yield error(
         "nested-launcher",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.program import Program, is_nccl_test, nearest_nccl_test
 from nccltune.launch_lint.boxes import env_files
-from nccltune.launch_lint.command import UNKNOWN_OPTIONS, Option, View
+from nccltune.launch_lint.command import ELIDED, UNKNOWN_OPTIONS, Option, View
 from nccltune.launch_lint.finding import (
     Edit,
     LaunchFinding,
@@ -79,7 +79,7 @@ def only_one_version(view: View) -> Iterator[LaunchFinding]:
         return
     other = OPENMPI_4 if view.flavor == OPENMPI_5 else OPENMPI_5
     for option in view.command.options:
-        is_read = option.meaning not in (None, UNKNOWN_OPTIONS)
+        is_read = option.meaning not in (None, UNKNOWN_OPTIONS, ELIDED)
         if is_read and option.name not in TABLES[other]:
             yield note(
                 "option-of-one-version",
@@ -181,7 +181,8 @@ def swallowed(view: View) -> Iterator[LaunchFinding]:
 def assigned(view: View) -> Iterator[LaunchFinding]:
     """Find `srun NAME=VALUE PROGRAM`: launchers start the first word, and no shell reads it."""
     first = view.command.program[0].text if view.command.program else ""
-    if view.flavor.launcher is Launcher.LOCAL or re.match(r"[A-Z][A-Z0-9_]*=", first) is None:
+    is_left_out = view.flavor.launcher is Launcher.LOCAL or view.command.all(ELIDED)
+    if is_left_out or re.match(r"[A-Z][A-Z0-9_]*=", first) is None:
         return
     yield error(
         "value-as-program",
@@ -219,10 +220,14 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
     if not command.program:
         if any(o.meaning == "rankfile" and o.name in _OF_PROGRAMS for o in command.options):
             return
+        texts = (o.words[0].text for o in command.all("cpus") if re.search(r"\s", o.value))
+        text = next(texts, "")
+        what = f", and {text} is its number of CPUs" if text else ""
+        fix = "name it; where it is on the next line, end this line with a backslash"
         yield error(
             "no-program",
-            "the command names no program to start",
-            "name it; where it is on the next line, end this line with a backslash",
+            f"the command names no program to start{what}",
+            f"write bash {text} before the script" if text else fix,
         )
     elif view.program is None and view.flavor not in TRAINERS and view.prediction.inner is None:
         words = [word.text for word in view.command.program]
@@ -264,7 +269,8 @@ def hidden(view: View) -> Iterator[LaunchFinding]:
     inner = view.prediction.inner
     commands = [view.command] if inner is None else [view.command, inner.command]
     names = [option.name for command in commands for option in command.all(UNKNOWN_OPTIONS)]
-    names += view.program.hidden if view.program is not None else ()
+    held = view.program.hidden if view.program is not None else ()
+    names += [word for word in held if word[0] in "$`@"]
     words = (*view.site.around, *(word.text for word in view.command.words))
     names += [name for name in env_files(words) if text_of(name, view.site) is None]
     if names and view.prediction.unknown not in {one.hidden for one in commands} - {None}:

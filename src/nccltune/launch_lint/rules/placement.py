@@ -356,9 +356,11 @@ def total_unsaid(view: View) -> Iterator[LaunchFinding]:
 
 
 def slurm_nodes(view: View) -> Iterator[LaunchFinding]:
-    """Find `srun -N 8 -n 2`: -N is the number of nodes."""
+    """Find `srun -N 8 -n 2`: -N is the number of nodes. `--nodes` says so itself."""
     nodes, total = view.command.last("nodes"), view.command.last("total")
     if view.flavor.launcher is not Launcher.SLURM or nodes is None or total is None:
+        return
+    if nodes.name != "N" or view.command.last("host"):
         return
     number, tasks = whole_number(nodes.value), whole_number(total.value)
     if number is None or tasks is None or not 0 < tasks < number:

@@ -5,10 +5,10 @@ import functools
 import re
 from collections.abc import Callable, Iterator
 
-from nccltune.launch.program import Program, Sizes, parse_size
+from nccltune.launch.program import Program, Sizes, is_named_number, parse_size
 from nccltune.launch_lint.command import View
 from nccltune.launch_lint.finding import LaunchFinding, SetArgument, error, warning
-from nccltune.launch_lint.rules.shape import Rule, of_program
+from nccltune.launch_lint.rules.shape import Rule, named_number, of_program
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.sizes import format_bytes
 
@@ -35,7 +35,9 @@ def unreadable(_: View, program: Program) -> Iterator[LaunchFinding]:
         value = program.value(flag)
         if value is None or is_open(value) or re.fullmatch(r"-{1,2}[A-Za-z_]+", value):
             continue
-        if parse_size(value) is None:
+        if is_named_number(value) or (value.isupper() and value.isalpha()):
+            yield named_number(f"-{flag}", value)
+        elif parse_size(value) is None:
             right = _readable(value)
             yield error(
                 "size-unreadable",

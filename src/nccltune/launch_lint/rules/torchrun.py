@@ -23,7 +23,7 @@ from nccltune.launch_lint.nested import HOST_NAME, REMOTE
 from nccltune.launch_lint.options import TORCHRUN, TRAINERS
 from nccltune.launch_lint.read import module_meant
 from nccltune.launch_lint.rules.shape import Rule
-from nccltune.launch_lint.training import all_gpus, configured
+from nccltune.launch_lint.training import all_gpus, configured, node_range
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
@@ -159,14 +159,14 @@ def not_a_host(option: str, value: str, *, is_bare: bool) -> list[LaunchFinding]
 
 def _where_several(number: str) -> Callable[..., LaunchFinding]:
     """Return what makes a note of a fault that there is if the unknown `number` is above 1."""
-    return lambda kind, said, _: note(kind, f"where {number} is above 1: {said}")
+    return lambda kind, said, *_: note(kind, f"where {number} is above 1: {said}")
 
 
 @of_torchrun
 def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     """Find nodes that wait for each other at different addresses, or that have no valid rank."""
     nodes = command.last("nodes")
-    least, _, number = (nodes.value if nodes is not None else "1").rpartition(":")
+    least, number = node_range(nodes.value if nodes is not None else "1")
     number_of_nodes = whole_number(number)
     # Of an elastic job, `--nnodes=1:4`, one node may be enough.
     several = least != "1" and (is_open(number) or (number_of_nodes or 0) > 1)
@@ -196,8 +196,9 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
         return
     if not several:
         return
+    blame = error if number_of_nodes else _where_several(number)
     if standalone is not None:
-        yield error(
+        yield blame(
             "torchrun-standalone",
             f"--standalone is for one node: with --nnodes={number} each waits for the others",
             "leave out --standalone, and name a node that all reach: --rdzv-backend=c10d"
@@ -208,7 +209,6 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     # Other backends number the nodes themselves, and meet at the endpoint alone.
     other = "" if is_static or backend is None or is_open(backend.value) else backend.value
     address = endpoint or (None if other else master)
-    blame = error if number_of_nodes else _where_several(number)
     if address is None:
         if _is_set(view, "PET_RDZV_ENDPOINT", "PET_MASTER_ADDR"):
             return
@@ -248,7 +248,7 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
         if endpoint is not None:
             words = ("--rdzv-backend=c10d",)
             edits = (Replace(backend, words) if backend is not None else AppendOption(words),)
-        yield error(
+        yield blame(
             "torchrun-node-rank",
             "without --rdzv-backend=c10d torchrun does not number the nodes: each is node 0",
             "add --rdzv-backend=c10d"
