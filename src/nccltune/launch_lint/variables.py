@@ -17,7 +17,8 @@ class VariableFault(NamedTuple):
     """A value that NCCL does not accept: the id of the finding, the reason, and a right value.
 
     `right` is None if no right value is known. `caution` is what follows the
-    advice. `is_clear` is whether one repair is right whatever was meant.
+    advice. `is_clear` is whether one repair is right whatever was meant,
+    `is_taken` whether a job runs with the value, as with another one.
     """
 
     id: str
@@ -25,6 +26,7 @@ class VariableFault(NamedTuple):
     right: str | None
     caution: str = ""
     is_clear: bool = True
+    is_taken: bool = False
 
 
 def fault(variable: NcclVariable, value: str) -> VariableFault | None:
@@ -105,8 +107,8 @@ def _number_fault(variable: NcclVariable, value: str) -> VariableFault | None:
         # Some of NCCL's code takes other numbers as 1, and some as 0.
         if variable.name.endswith(_OFF):
             either = f", or write {variable.name}=1 to switch it off"
-            return VariableFault("variable-value", "NCCL takes 0 or 1", None, either, False)
-        return VariableFault("variable-value", "NCCL takes 0 or 1", "1")
+            return VariableFault("variable-value", "NCCL takes 0 or 1", None, either, False, True)
+        return VariableFault("variable-value", "NCCL takes 0 or 1", "1", is_taken=True)
     for limits in variable.values:
         low, _, high = limits.partition("..")
         if not int(low) <= number <= int(high):
@@ -116,6 +118,9 @@ def _number_fault(variable: NcclVariable, value: str) -> VariableFault | None:
             # -1 and -2 are NCCL's own defaults and mean "not set".
             if number in (-2, -1):
                 return None
+            if variable.name == "NCCL_IB_RETRY_CNT":
+                bits = f"InfiniBand has 3 bits for it, so that a NIC retries {number & 7} times"
+                return VariableFault("variable-value", bits, near, is_taken=True)
             return VariableFault("variable-value", f"NCCL takes {low} to {high}", near)
     return None
 

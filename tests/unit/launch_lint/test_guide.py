@@ -113,7 +113,6 @@ SWAPS = [
     (PER_GPU, "-b 1G", "-b 2", "size-below-8"),
     (PER_GPU, "-b 1G", "-b 1X", "size-unreadable"),
     (PER_GPU, "-b 1G -e 8G", "-b 64M", "sizes-backwards"),
-    (PER_GPU, "-g 1", "-g 1 -c 0", "check-off"),
     (PER_GPU, "-g 1", "-g 1 -J out.txt", "json-name"),
     (PER_GPU, "-g 1", "-g 1 -q", "argument-unknown"),
     (PER_GPU, "-g 1", "-g 1 --iterations 5", "argument-unknown"),
@@ -203,6 +202,7 @@ def test_tasks_without_a_share_of_each_node_are_noted() -> None:
 
     assert notes(SRUN.replace("--ntasks-per-node=8", "-n 16")) >= {"srun-per-node-unsaid"}
     assert "srun-per-node-unsaid" not in notes(SRUN)
+    assert "check-off" in notes(f"{SRUN} -c 0")
 
 
 FIELD = Path(__file__).parents[2] / "data" / "field"

@@ -174,7 +174,8 @@ def values(view: View) -> Iterator[LaunchFinding]:
         if found is None:
             continue
         right = found.right
-        yield (warning if variable.name.startswith("NCCL_DEBUG") else error)(
+        is_harmless = found.is_taken or variable.name.startswith("NCCL_DEBUG")
+        yield (warning if is_harmless else error)(
             found.id,
             f"{variable.name}={variable.value}: {found.reason}",
             (f"write {variable.name}={right}" if right else f"leave out {variable.name}")
