@@ -32,8 +32,11 @@ _NAMES = re.compile(
     r"|\b(?:llamafactory-cli|lmf|colossalai|horovodrun)\b|_?p[er]+f\b"
 )
 """What a line with a command names: a launcher, or a test that may be misspelt."""
-_VERSION = re.compile(r"\b(?:mpi(?:run|exec)|prterun|orterun|srun|torchrun) \([^()\n]*\)")
-"""A launcher with its version or its maker in brackets, which a shell does not take."""
+_VERSION = re.compile(
+    r"\b(?:mpi(?:run|exec)|prterun|orterun|srun|torchrun) \([^()\n]*\)"
+    r"|(?<=requested by the application:)\s+\S+[ \t]*$", re.MULTILINE
+)
+"""A launcher with its version in brackets, which a shell does not take; a path of an error text."""
 _CONTINUED = re.compile(r"\\[ \t]*\r?\n")
 _INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 _ASSIGNED = re.compile(r"\b[A-Za-z_]\w*=(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)')")

@@ -166,7 +166,7 @@ def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
     for pod in pods:
         yield from _gpus(document, pod, pods)
         if pod.role != "Launcher" or at(document, "spec", "runLauncherAsWorker"):
-            yield from _shared_memory(pod)
+            yield from _shared_memory(document, [pod, *(one for one in pods if one.starts_mpi)])
         yield from _mounts(document, pod)
         yield from _locked_memory(pod)
         yield from _fabric(document, pod, pods)
@@ -339,8 +339,12 @@ _SUBSTITUTED = re.compile(r"'(?:image|replicas|namespace|nvidia\.com/gpu)': '\$[
 _REFERENCE = re.compile(r"(?<!\$)\$([({]?)([A-Za-z_]\w*)")
 
 
-def _shared_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
-    if pod.gpus < 2 or pod.spec.get("hostIPC") is True:
+def _shared_memory(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFinding]:
+    """Find the first of `pods` without memory to share; the others start programs in it."""
+    pod, text = pods[0], " ".join(word for one in pods for word in one.words)
+    is_one = _SERVER.search(text) is not None and _SEVERAL_RANKS.search(text) is None
+    is_other = _WITHOUT_NCCL.search(text) is not None and _WITH_NCCL.search(text) is None
+    if pod.gpus < 2 or pod.spec.get("hostIPC") is True or is_one or is_other:
         return
     for container in pod.containers:
         mounts = items(container.get("volumeMounts"))
@@ -348,7 +352,7 @@ def _shared_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
             used, volumes = [at(m, "name") for m in mounts], items(pod.spec.get("volumes"))
             found = (at(v, "name") for v in volumes if at(v, "emptyDir", "medium") == "Memory")
             free = next((name for name in found if name not in used), None)
-            yield warning(
+            yield (warning if _WITH_NCCL.search(str(document)) else note)(
                 "pod-shm",
                 f"{pod.role}: the pod has 64 MiB of {SHM}, which NCCL's shared buffers may exceed"
                 + (f": its volume {free} is not mounted there" if free else ""),
@@ -357,6 +361,20 @@ def _shared_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
                 else f"mount an emptyDir of medium Memory at {SHM}",
             )
             return
+
+
+_SERVER = re.compile(r"\bvllm (?:serve\b|-)|\bvllm\.entrypoints\b|\bsglang\b")
+_SEVERAL_RANKS = re.compile(
+    r"(?:[-_]parallel[-\w]*|--?[tdp]p(?:[-_]size)?|--nnodes)[= ][\"']?(?!1\b)|--config\b|\bray\b"
+)
+"""What a server may have several ranks by."""
+_WITHOUT_NCCL = re.compile(
+    r"bandwidth|gpu[-_]?burn|\bib_\w+_(?:bw|lat)\b|nvidia-smi|dcgmi|devicequery|vectoradd", re.I
+)
+_WITH_NCCL = re.compile(
+    r"nccl|torch|python|_perf\b|vllm|sglang|deepspeed|accelerate|megatron|nemo|trt|triton|rank", re.I
+)
+"""What may have a communicator of NCCL."""
 
 
 def _mounts(document: dict[str, Any], pod: PodSpec) -> Iterator[LaunchFinding]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePosixPath
 
-from nccltune.launch.flavor import Flavor
+from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.program import is_named_number, is_nccl_test
 from nccltune.launch_lint.command import LaunchCommand, View
 from nccltune.launch_lint.finding import (
@@ -134,7 +134,7 @@ def is_own(view: View, host: str, rank: str | None) -> bool:
     is_far = any(PurePosixPath(word.text).name in REMOTE for word in lead)
     is_far = is_far or (inner is not None and not inner.on_node)
     is_other = bool(whole_number(rank or "")) and not is_far
-    return host in LOCAL_HOSTS or (is_other and HOST_NAME.fullmatch(host) is not None)
+    return host in LOCAL_HOSTS or host.startswith("127.") or (is_other and HOST_NAME.fullmatch(host) is not None)
 
 
 _LOGIN = re.compile(r"(?:\w+://)?(?:[^@/\s]*@)?([^@/\s:]+(?::\d+)?)/?")
@@ -159,7 +159,7 @@ def not_a_host(option: str, value: str, *, is_bare: bool) -> list[LaunchFinding]
 
 def _where_several(number: str) -> Callable[..., LaunchFinding]:
     """Return what makes a note of a fault that there is if the unknown `number` is above 1."""
-    return lambda kind, said, *_: note(kind, f"where {number} is above 1: {said}")
+    return lambda kind, said, fix="", *_: note(kind, f"where {number} is above 1: {said}", fix)
 
 
 @of_torchrun
@@ -212,12 +212,16 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     if address is None:
         if _is_set(view, "PET_RDZV_ENDPOINT", "PET_MASTER_ADDR"):
             return
+        port = command.last("master_port")
+        known = master is not None and not is_own(view, master.value, "1")
+        at = f"{master.value if master and known else 'HOST'}:{port.value if port else _PORT}"
         yield blame(
             "torchrun-endpoint",
             f"--nnodes={number} without --rdzv-endpoint"
             + (f", and {other} reads no other address" if other else " or --master-addr")
             + ": each node waits at its own 127.0.0.1",
-            f"add --rdzv-backend=c10d --rdzv-endpoint=HOST:{_PORT}, with one host for all nodes",
+            f"add {'' if other else '--rdzv-backend=c10d '}--rdzv-endpoint={at}"
+            + ", with one host for all nodes" * (not known),
         )
         return
     option = address.words[0].text.partition("=")[0]
@@ -237,6 +241,15 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             "name one host that all nodes reach",
         )
         return
+    if _OWN_ADDRESS.search(host) is not None:
+        yield note(
+            "torchrun-endpoint",
+            f"{address.text}: hostname --ip-address (-i) gives 127.0.1.1 on nodes whose /etc/hosts maps"
+            " their own name to it (Debian, Ubuntu): each node then waits at its own address",
+            "name the first node itself: $(scontrol show hostnames | head -n 1)"
+            if view.flavor.launcher is Launcher.SLURM
+            else "name one node itself",
+        )
     unused = [o.text for o in (master, rank) if o is not None and other]
     if unused:
         said = f"{' and '.join(unused)}: without effect, as {other} numbers the nodes itself, and"
@@ -256,6 +269,9 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             else "add --node-rank=N, another on each node",
             edits,
         )
+
+
+_OWN_ADDRESS = re.compile(r"\bhostname (?:-i\b|--ip-address)")
 
 
 @of_any
