@@ -423,7 +423,7 @@ def _lint_launch(
     found, alone = (found, []) if found else (alone, alone)
     named = {each.site.service for each in found}
     findings += [
-        *([*lost_exports(rest), *cut_exports(rest)] if found else never_started(rest)),
+        *([*lost_exports(rest), *cut_exports(rest)] if found else never_started(rest, site)),
         *unread_directives(rest),
         *compose.judge_services([one for one in services if one[0] not in named], site),
         *judge_dockerfile(rest),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding, note, warning
-from nccltune.launch_lint.hosts import with_gpus_of
+from nccltune.launch_lint.hosts import text_of, with_gpus_of
 from nccltune.launch_lint.options import ELSEWHERE, FLUX, SLURM
 from nccltune.launch_lint.read import read_options, script_of
 from nccltune.launch_lint.shell import LSF_HOSTFILE, OPERATORS_HOSTFILE, ShellScope, ShellValue
@@ -55,30 +55,39 @@ def with_directives(text: str, site: LaunchContext) -> LaunchContext:
 _BATCH = (("PBS", re.compile(r"^#PBS\b", re.M)), ("LSF", re.compile(r"^#BSUB\b", re.M)))
 
 
-def never_started(text: str) -> Iterator[LaunchFinding]:
+def never_started(text: str, around: LaunchContext) -> Iterator[LaunchFinding]:
     """Yield the note on a batch script of several tasks that starts programs of Python alone.
 
-    Other scripts have none, nor one with a line that may start the tasks: srun, another script, an
-    unknown word before a program, or a program that is given the nodes.
+    They may be in a script that a shell of its runs: `bash FILE`. Other batch scripts have none,
+    nor one with a line that may start the tasks: srun, an unknown word before a program, or a
+    program that is given the nodes.
     """
     site = with_directives(text, LaunchContext())
     lines: list[Line] = []
     with contextlib.suppress(InputError):
         lines = split(text) if site.on_first and not site.spreads else []
-    heads = [line for line in lines if line.words and line.words[0].text not in ("source", ".")]
     scripts: dict[str, None] = {}
-    for line in heads:
-        first, *rest = (word.text for word in line.words)
+    unseen = ""
+    for line in lines:
+        first, *rest = (word.text for word in line.words or (Word("source", ""),))
         name = script_of(line.words)
+        if first in ("source", "."):
+            continue
         if name is None:
             is_open = any(text.endswith(".py") for text in rest)
             is_open |= any(_PYTHON.search(text) for text in rest[:-1])
         else:
-            is_open = not name.endswith(".py") or any(map(_NAMES_NODES.search, rest))
+            by_shell = first in ("bash", "sh")
+            content = (text_of(name, around) or "") if by_shell and name not in scripts else ""
+            is_open = not (by_shell or name.endswith(".py")) or _STARTS.search(content) is not None
+            is_open |= any(map(_NAMES_NODES.search, rest))
+            unseen = f", and {name} has no srun of its own" if by_shell and not content else unseen
             scripts[name] = None
+            with contextlib.suppress(InputError):
+                lines += split(content)
         if is_open or first.startswith(("$", "./", "/")):
             return
-    if not scripts:
+    if not scripts or (unseen and len(scripts) > 1):
         return
     nodes, names = site.nodes or 1, " or ".join(scripts)
     tasks = (site.slots or 1) * nodes
@@ -88,17 +97,19 @@ def never_started(text: str) -> Iterator[LaunchFinding]:
             "batch-alone",
             f"{site.on_first} runs the batch script on the first of {nodes} nodes only:"
             f" {count(nodes - 1, 'node')} of the job stay{'s' * (nodes == 2)} idle, unless {names}"
-            " starts processes there",
+            " starts processes there"
+            + f", and one that waits for {tasks} tasks, as Lightning does, hangs"
+            * (tasks > nodes),
             f"what each node is to run starts with {start}",
         )
     elif site.on_first == "Slurm" and tasks > 1 and site.gpus == tasks:
         yield note(
             "batch-alone",
             f"Slurm runs the batch script as one task: if {names} waits for {tasks} tasks of the"
-            " job, as Lightning does, it hangs",
+            f" job, as Lightning does{unseen}, it hangs",
             "what each task is to run starts with srun",
         )
-    else:
+    elif not unseen:
         said = f"no launcher: {site.on_first} starts {names} as one process on one node"
         yield note("batch-alone", f"{said}, unless it starts more itself")
 

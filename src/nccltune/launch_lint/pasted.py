@@ -34,7 +34,8 @@ _NAMES = re.compile(
 """What a line with a command names: a launcher, or a test that may be misspelt."""
 _VERSION = re.compile(
     r"\b(?:mpi(?:run|exec)|prterun|orterun|srun|torchrun) \([^()\n]*\)"
-    r"|(?<=requested by the application:)\s+\S+[ \t]*$", re.MULTILINE
+    r"|(?<=requested by the application:)\s+\S+[ \t]*$",
+    re.MULTILINE,
 )
 """A launcher with its version in brackets, which a shell does not take; a path of an error text."""
 _CONTINUED = re.compile(r"\\[ \t]*\r?\n")

@@ -372,7 +372,8 @@ _WITHOUT_NCCL = re.compile(
     r"bandwidth|gpu[-_]?burn|\bib_\w+_(?:bw|lat)\b|nvidia-smi|dcgmi|devicequery|vectoradd", re.I
 )
 _WITH_NCCL = re.compile(
-    r"nccl|torch|python|_perf\b|vllm|sglang|deepspeed|accelerate|megatron|nemo|trt|triton|rank", re.I
+    r"nccl|torch|python|_perf\b|vllm|sglang|deepspeed|accelerate|megatron|nemo|trt|triton|rank",
+    re.I,
 )
 """What may have a communicator of NCCL."""
 

@@ -362,6 +362,8 @@ class _Script:
             text = " ".join(word.text for word in words[1:])
             with contextlib.suppress(InputError):
                 self.run(nodes_of(split(text)))
+        elif (file := self._file_of(words[call:], around)) is not None:
+            self._run_file(words, call, file)
         elif (inner := script_inside(words, around)) is not None:
             with contextlib.suppress(InputError):
                 self._add(*from_text(*inner))
@@ -381,10 +383,27 @@ class _Script:
             self._unseen += [] if _OF_SHELL.fullmatch(name) else [name]
         elif beside not in self._sourced:
             self._sourced.add(beside)
-            text, here = without_here(with_lists(text), len(self._here))
-            self._here += here
             with contextlib.suppress(InputError):
-                self.run(nodes_of(split(text)))
+                self.run(self._nodes(text))
+
+    def _nodes(self, text: str) -> tuple[Node, ...]:
+        """Return the lines of another file. Raises InputError if a quote is not closed."""
+        text, here = without_here(with_lists(text), len(self._here))
+        self._here += here
+        return nodes_of(split(text))
+
+    def _file_of(self, words: tuple[Word, ...], site: LaunchContext) -> str | None:
+        is_file = words[0].text in SHELLS and len(words) > 1 and words[1].text[:1] not in ("", "-")
+        return text_of(words[1].text, site) if is_file and self._calls < _MAX_CALLS else None
+
+    def _run_file(self, words: tuple[Word, ...], call: int, text: str) -> None:
+        """Follow the text of `bash FILE`, with the variables that are exported."""
+        own, scope = {*_assigned(self._lines)} - {*self._exported}, self._scope
+        kept = {name: value for name, value in scope.values.items() if name not in own}
+        self._scope = scope._replace(values=kept)
+        with contextlib.suppress(InputError):
+            self._call(ShellFunction("", self._nodes(text)), words[:call], words[call + 2 :])
+        self._scope = scope
 
     def _substituted(self, words: Sequence[Word]) -> None:
         """Follow the tests that a line starts to keep their output: `out=$(srun ... PROGRAM)`."""

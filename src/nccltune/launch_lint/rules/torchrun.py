@@ -134,7 +134,11 @@ def is_own(view: View, host: str, rank: str | None) -> bool:
     is_far = any(PurePosixPath(word.text).name in REMOTE for word in lead)
     is_far = is_far or (inner is not None and not inner.on_node)
     is_other = bool(whole_number(rank or "")) and not is_far
-    return host in LOCAL_HOSTS or host.startswith("127.") or (is_other and HOST_NAME.fullmatch(host) is not None)
+    return (
+        host in LOCAL_HOSTS
+        or host.startswith("127.")
+        or (is_other and HOST_NAME.fullmatch(host) is not None)
+    )
 
 
 _LOGIN = re.compile(r"(?:\w+://)?(?:[^@/\s]*@)?([^@/\s:]+(?::\d+)?)/?")
@@ -212,16 +216,12 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     if address is None:
         if _is_set(view, "PET_RDZV_ENDPOINT", "PET_MASTER_ADDR"):
             return
-        port = command.last("master_port")
-        known = master is not None and not is_own(view, master.value, "1")
-        at = f"{master.value if master and known else 'HOST'}:{port.value if port else _PORT}"
         yield blame(
             "torchrun-endpoint",
             f"--nnodes={number} without --rdzv-endpoint"
             + (f", and {other} reads no other address" if other else " or --master-addr")
             + ": each node waits at its own 127.0.0.1",
-            f"add {'' if other else '--rdzv-backend=c10d '}--rdzv-endpoint={at}"
-            + ", with one host for all nodes" * (not known),
+            f"add {'' if other else '--rdzv-backend=c10d '}{_met_at(view, command)}",
         )
         return
     option = address.words[0].text.partition("=")[0]
@@ -241,15 +241,6 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             "name one host that all nodes reach",
         )
         return
-    if _OWN_ADDRESS.search(host) is not None:
-        yield note(
-            "torchrun-endpoint",
-            f"{address.text}: hostname --ip-address (-i) gives 127.0.1.1 on nodes whose /etc/hosts maps"
-            " their own name to it (Debian, Ubuntu): each node then waits at its own address",
-            "name the first node itself: $(scontrol show hostnames | head -n 1)"
-            if view.flavor.launcher is Launcher.SLURM
-            else "name one node itself",
-        )
     unused = [o.text for o in (master, rank) if o is not None and other]
     if unused:
         said = f"{' and '.join(unused)}: without effect, as {other} numbers the nodes itself, and"
@@ -268,6 +259,35 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             if endpoint is not None
             else "add --node-rank=N, another on each node",
             edits,
+        )
+
+
+def _met_at(view: View, command: LaunchCommand) -> str:
+    """Return the option of the endpoint that --master-addr and --master-port name, as far as they do."""
+    master, port = command.last("master_addr"), command.last("master_port")
+    at = str(port.value if port is not None else _PORT)
+    if master is None or is_own(view, master.value, "1"):
+        return f"--rdzv-endpoint=HOST:{at}, with one host for all nodes"
+    return f"--rdzv-endpoint={master.value}:{at}"
+
+
+@of_torchrun
+def own_address(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
+    """Find `--rdzv-endpoint=$(srun -N1 hostname --ip-address)`, which may be the loopback."""
+    address = command.last("rdzv_endpoint") or command.last("master_addr")
+    nodes, rank = command.last("nodes"), command.last("node_rank")
+    if address is None or nodes is None or node_range(nodes.value)[1] == "1":
+        return
+    host = re.sub(r":\d*$", "", address.value)
+    is_said = is_own(view, host, rank.value if rank is not None else None)
+    if _OWN_ADDRESS.search(host) is not None and not is_said:
+        yield note(
+            "torchrun-endpoint",
+            f"{address.text}: hostname --ip-address (-i) gives 127.0.1.1 on nodes whose /etc/hosts"
+            " maps their own name to it (Debian, Ubuntu): each node then waits at its own address",
+            "name the first node: $(scontrol show hostnames | head -n 1)"
+            if view.flavor.launcher is Launcher.SLURM
+            else "name one node",
         )
 
 
