@@ -263,7 +263,7 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
 
 
 def _met_at(view: View, command: LaunchCommand) -> str:
-    """Return the option of the endpoint that --master-addr and --master-port name, as far as they do."""
+    """Return the endpoint that --master-addr and --master-port mean, as far as they are given."""
     master, port = command.last("master_addr"), command.last("master_port")
     at = str(port.value if port is not None else _PORT)
     if master is None or is_own(view, master.value, "1"):
