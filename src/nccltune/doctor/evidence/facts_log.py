@@ -310,6 +310,7 @@ def _diagnostics(text: str) -> list[Any]:
 
 _CUT_DEVICE = re.compile(r"^# +Rank +\d+ (?!.*\[)[^\n]*\s{0,20}`{0,3}\s{0,20}\Z", re.M)
 """A list of devices that ends within a line: the post is cut, and no test hangs."""
+_STARTED = re.compile(r"# nThread (\d{1,4}) nGpus (\d{1,4}) ")
 
 
 def _tests(evidence: NodeEvidence, raw: Raw) -> list[NcclTest]:
@@ -352,7 +353,10 @@ def _tests(evidence: NodeEvidence, raw: Raw) -> list[NcclTest]:
             )
         )
     ranks = len(_DEVICE.findall(text))
-    is_cut = _CUT_DEVICE.search(text) is not None
+    # A process lists all its GPUs, so fewer of them are a cut list, too.
+    is_cut = _CUT_DEVICE.search(text) is not None or any(
+        ranks % (int(threads) * int(gpus) or 1) for threads, gpus in _STARTED.findall(text)
+    )
     if ranks > 1 and not found and not is_cut and _ROW_OR_END.search(text) is None:
         found.append(NcclTest(file=raw.source, hosts=hosts, nodes=len(hosts), ranks=ranks, sizes=0))
     return found

@@ -472,9 +472,10 @@ def _of_summaries(lines: list[str], text: str) -> FileDescription | None:
             return listed
     if len(found) > 1 and starts == 1 and not any(titles[1:]) and not any(map(_LOOP.match, lines)):
         return FileDescription(f"{what}, from one start: each {_APART}", _REBUILD, found[1][0])
-    return FileDescription(
-        f"{what}: there is no time for each size", "give the whole output", found[0][0]
-    )
+    idle = not any(value.strip("0.") for _, value in found)
+    why = f"each run with 0 {_APART}" if idle else "there is no time for each size"
+    hint = _REBUILD if idle else "give the whole output"
+    return FileDescription(f"{what}: {why}", hint, found[0][0])
 
 
 def _tables(lines: list[str]) -> Iterator[_Table]:
