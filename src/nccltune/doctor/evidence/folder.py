@@ -274,7 +274,7 @@ _UNCLEAR = "which machine each is of is not known; give each as a file of its ow
 
 def _described(data: bytes) -> str:
     """Return what a text is that `nccltune analyze` knows, and the doctor does not."""
-    found = describe(decode(data))
+    found = describe(decode(data[:_HEAD_BYTES]))
     return _UNKNOWN if found.hint == KNOWN else found.message
 
 
