@@ -286,10 +286,10 @@ def _figure_hint(lines: list[str]) -> str:
     """Return the command that judges a single figure, with the bus bandwidth that lines state."""
     said = [line for line in lines if _PROSE.match(line)]
     average = any(map(_AVERAGE_SAID.search, said))
-    values = set() if average else {match[1] for line in said for match in _BUS_SAID.finditer(line)}
-    value = values.pop() if len(values) == 1 else "BUSBW"
+    own = [line for line in said if not average and "link" not in line.lower()]
+    values = {match[1] for line in own for match in _BUS_SAID.finditer(line)}
     command = "nccltune compare FILE --collective NAME --nodes N --ranks N --gpu NAME"
-    rows = f"'size,busbw (GB/s)' and 'SIZE,{value}'"
+    rows = f"'size,busbw (GB/s)' and 'SIZE,{values.pop() if len(values) == 1 else 'BUSBW'}'"
     of = ", of the largest size, as the average is over all sizes" * average
     return f"; is one figure normal? Write two lines, {rows}{of}: {command}" * bool(said)
 

@@ -109,6 +109,7 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
          "perftest", "all_reduce_perf", None),
         ("# Out of bounds values : 0 OK\n", "the last lines of nccl-tests and no row", "whole", 1),
         ("E2E Latency: 4.9 ms\nThroughput: 13,361 tokens/s\n", "nothing in it", "", None),
+        ("NCCL's bandwidth of NVLink is 50 GB/s\n", "states a bandwidth", "'SIZE,BUSBW'", 1),
         ("a throughput of 12.5 GB/s\n", "states a bandwidth in words", "'SIZE,12.5'", 1),
         ("all_reduce_perf -b 8 -e 8G gives 31 GB/s\n", "states a bandwidth", "'SIZE,31'", 1),
         ("the avg busbw of NCCL is 15 GB/s\n", "states a bandwidth", "'SIZE,BUSBW', of the", 1),
