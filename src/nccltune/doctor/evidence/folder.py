@@ -21,6 +21,7 @@ from nccltune.doctor.evidence.layout import NodeFiles, nodes_in
 from nccltune.doctor.evidence.parsers.failures import mentions_failure
 from nccltune.doctor.evidence.parsers.text import decode
 from nccltune.doctor.evidence.raw import Cache, NodeEvidence, Raw
+from nccltune.formats.importing.unrecognised import KNOWN, describe
 from nccltune.formats.text.lines import check_text, visible
 from nccltune.model.errors import InputError
 
@@ -152,7 +153,7 @@ def put_file(
         evidence.has_index = True
         _index(evidence, data)
     elif not kinds.items and not kinds.unclear:
-        reason = _PROSE if mentions_failure(data) else _UNKNOWN
+        reason = _PROSE if mentions_failure(data) else _described(data) if asked else _UNKNOWN
         evidence.refuse(shown, reason if data.strip() else "is empty")
     else:
         _put_items(evidence, evidence, kinds, shown, data)
@@ -272,6 +273,12 @@ _PROSE = "it mentions a failure and holds no output of a tool, so that nothing c
 _CUT = "leave out lines of calls (grep -v opCount), or give both ends: head -c 15M, tail -c 15M"
 _UNKNOWN = "its kind is not recognised"
 _UNCLEAR = "which machine each is of is not known; give each as a file of its own"
+
+
+def _described(data: bytes) -> str:
+    """Return what a text is that `nccltune analyze` knows, and the doctor does not."""
+    found = describe(decode(data[:_HEAD_BYTES]))
+    return _UNKNOWN if found.hint == KNOWN else found.message
 
 
 def _check_text(data: bytes) -> None:

@@ -241,6 +241,7 @@ def test_a_line_that_states_a_failure(kind: str, line: str) -> None:
 
 def test_lines_that_state_no_failure() -> None:
     fine = (
+        "# Errors with asterisks indicate errors that have exceeded the maximum threshold.\n"
         "# Out of bounds values : 0 OK\n"
         "h1:1:1 [0] NCCL INFO NET/Plugin: libnccl-net.so: cannot open shared object file\n"
         "h1:1:1 [0] NCCL INFO Call to connect returned Connection refused, retrying\n"

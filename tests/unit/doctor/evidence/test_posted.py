@@ -227,6 +227,11 @@ HARMLESS = [
      "Calling ibv_reg_dmabuf_mr(fd=5)\n65536  5000  97.1  96.9  0.18",
      "gpu-memory-not-registered"),
     (f"{DEVICES}#   Rank  1 Pid  8 on  a device  1", "test-without-rows"),
+    (f"# nThread 1 nGpus 4 minBytes 8\n{DEVICES}#   Rank  1 Pid  7 on  a device  1 [0x04] A100\n",
+     "test-without-rows"),
+    (f"{DEVICES}#   Rank  1 Pid  8 on  b device  0 [0x03] A1", "test-without-rows"),
+    (f"{DEVICES}#   Rank  1 Pid  8 on  b device  0 [0x03] A100\n 8  2  5.1  0.1\n"
+     "# Out of bounds values : 0 OK", "test-without-rows"),
     ("$ nvidia-smi --query-gpu=index,gpu_recovery_action --format=csv\n"
      "index, gpu_recovery_action\n0, None", "gpu-recovery-action"),
     ("shm      1.0G  883M  142M  87% /dev/shm", "shm-small"),
