@@ -36,10 +36,23 @@ def judge_job(document: dict[str, Any]) -> Iterator[LaunchFinding]:
         yield from _mpi_job(document, pods)
     if document.get("kind") == "PyTorchJob":
         yield from _pytorch_job(pods, "nprocPerNode" in mapping(document.get("spec")))
+        yield from _elastic(
+            mapping(document.get("spec")), " ".join(w for p in pods for w in p.words)
+        )
     if document.get("kind") == "TrainJob":
         yield from _trainer(mapping(at(document, "spec", "trainer")))
     if document.get("kind") == "InferenceService":
         yield from _model_server(mapping(at(document, "spec", "predictor")))
+
+
+def _elastic(spec: dict[str, Any], text: str) -> Iterator[LaunchFinding]:
+    """Find nprocPerNode beside an elasticPolicy, which had one of its own (trainer#1948)."""
+    each, policy = str(spec.get("nprocPerNode")), mapping(spec.get("elasticPolicy"))
+    is_alone = bool(policy) and each.isdigit() and each != "1" and "nProcPerNode" not in policy
+    if is_alone and _TORCHRUN.search(f"{text} ") is not None and "nproc" not in text:
+        said = f"nprocPerNode: {each} beside elasticPolicy: training operators up to 1.7 do not"
+        fix = f"write nProcPerNode: {each} into elasticPolicy, or --nproc-per-node={each}"
+        yield note("pytorch-one-process", f"{said} read it, and torchrun starts 1 process", fix)
 
 
 def _trainer(trainer: dict[str, Any]) -> Iterator[LaunchFinding]:

@@ -393,6 +393,7 @@ def _of_container(container: dict[str, Any], site: LaunchContext) -> list[FoundC
         _VARIABLE.sub(lambda match: values.get(match[1], match[0]), word)
         for word in command_of(container)
     ]
+    words = words[0].split() + words[1:] if words else words
     with contextlib.suppress(InputError):
         if manifests := [one for word in words for one in manifests_in(word, "")[0]]:
             return from_manifests(manifests, site, "")

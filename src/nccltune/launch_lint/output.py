@@ -25,8 +25,7 @@ def judge_output(text: str) -> list[LaunchFinding]:
     tables = done = before_end = 0
     ranks: list[int] = []
     runs: list[str] = []
-    firsts: set[tuple[str, str]] = set()
-    together = 0
+    firsts: list[set[str]] = [set()]
     for line in text.splitlines():
         part = header_part(_bare(line))
         if part is not None and part[0] == "parameters":
@@ -35,22 +34,20 @@ def judge_output(text: str) -> list[LaunchFinding]:
             runs.append(_bare(line))
         elif part is not None and part[0] == "device":
             ranks.append(int(part[1]["rank"]))
-            firsts |= {(part[1]["pid"], part[1]["host"])} if ranks[-1] == 0 else set()
-            together = max(together, len(firsts))
+            firsts[-1].add(f"{part[1]['pid']} on {part[1]['host']}")
         elif "Avg bus bandwidth" in line:
             done += 1
-            firsts.clear()
+            firsts.append(set())
     alone = bool(ranks) and set(ranks) == {0}
-    is_torn = tables < 2 and alone and together > 1
+    together = max(map(len, firsts)) if alone and tables < 2 else 0
     is_several = tables > 1 and (alone or before_end > 1) and all(run == runs[0] for run in runs)
-    if is_several or is_torn:
+    if is_several or together > 1:
         each = "of rank 0 alone" if alone else "that begin with rank 0 before the first has ended"
         return [
             error(
                 "no-mpi-build",
-                f"{f'{together} starts' if is_torn else f'{tables} tables'} {each}: the processes"
-                " did not know of each other, as when"
-                " nccl-tests was built without MPI",
+                f"{f'{together} starts' if together else f'{tables} tables'} {each}: the processes"
+                " did not know of each other, as when nccl-tests was built without MPI",
                 "build it with make MPI=1 MPI_HOME=..., with the MPI whose mpirun starts it; under"
                 " srun name the interface that this MPI has (srun --mpi=list): --mpi=pmix",
             )

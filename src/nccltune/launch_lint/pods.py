@@ -170,6 +170,7 @@ def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
         yield from _mounts(document, pod)
         yield from _locked_memory(pod)
         yield from _fabric(document, pod, pods)
+        yield from _channel(pod, [pod, *(one for one in pods if one.starts_mpi)])
         yield from _host_network(document, pod)
         yield from _interfaces(document, pod, pods)
         if placeholder_in(document) is None:
@@ -455,6 +456,22 @@ def _fabric(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iter
         )
 
 
+def _channel(pod: PodSpec, pods: list[PodSpec]) -> Iterator[LaunchFinding]:
+    """Find copies by NVLink between nodes in pods that claim no channel of IMEX."""
+    used = _BY_NVLINK.search(" ".join(word for one in pods for word in one.words))
+    if used is not None and pod.number > 1 and pod.gpus and not _IMEX.search(str(pod.spec)):
+        yield note(
+            "pod-imex",
+            f"{pod.role}: {used[0]} maps memory of other nodes over NVLink, and the pod claims no"
+            " IMEX channel: unless something else gives it one, that fails",
+            "add the claim of a ComputeDomain's channel to resourceClaims",
+        )
+
+
+_BY_NVLINK = re.compile(r"\bmultinode_\w+|\bNCCL_MNNVL_ENABLE=1\b")
+_IMEX = re.compile(r"'resourceClaims'|(?i:imex)|'privileged': True")
+
+
 def _interfaces(
     document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]
 ) -> Iterator[LaunchFinding]:
@@ -535,6 +552,13 @@ def unexpanded(role: str, words: list[str], fix: str) -> Iterator[LaunchFinding]
 
     `fix` has {0} for the name.
     """
+    if words and re.search(r"\w\s", words[0]) and not is_open(words[0]):
+        yield error(
+            "no-shell",
+            f"{role}: '{' '.join(words[0].split()[:3])} ...' is one word of the command, which no"
+            " shell splits: there is no program of that name",
+            "write each word as an item of the list, or put sh and -c before it",
+        )
     bare = [match[1] for word in words if (match := _BARE.search(word)) is not None]
     if bare and (is_launcher(words[0]) or is_nccl_test(words[0])):
         yield error(

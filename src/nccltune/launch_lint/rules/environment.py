@@ -99,18 +99,22 @@ def _by_srun(view: View) -> bool:
 
 
 def unexported(view: View) -> Iterator[LaunchFinding]:
-    """Find a variable of NCCL that the script sets for itself: `NCCL_ALGO=Ring`, without export."""
+    """Find a variable of NCCL that the script sets for itself: `NCCL_ALGO=Ring`, without export.
+
+    What Slurm has exported, such as CUDA_VISIBLE_DEVICES, stays so.
+    """
     scope = view.site.scope
+    read = table() if view.site.inherited else {*table(), "CUDA_VISIBLE_DEVICES"}
     known = {variable.name for variable in view.variables if variable.value is not None}
     words = " ".join(word.raw for word in view.command.words)
     bare = [
         name
         for name in (scope.values if scope is not None else ())
-        if name in table() and name not in known and not re.search(rf"\$\{{?{name}\b", words)
+        if name in read and name not in known and not re.search(rf"\$\{{?{name}\b", words)
     ]
     if bare:
         are, them = ("is", "it") if len(bare) == 1 else ("are", "them")
-        yield warning(
+        yield (note if bare == ["CUDA_VISIBLE_DEVICES"] else warning)(
             "not-exported",
             f"{', '.join(bare)} {are} set without export:"
             f" {view.command.launcher.text or 'the program'} does not get {them}, unless the"

@@ -15,6 +15,7 @@ from nccltune.launch_lint.rules.torchrun import (
     is_own,
     of_trainer,
 )
+from nccltune.launch_lint.training import visible
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
@@ -54,6 +55,10 @@ def node_gpus(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
         return
     each = inner.each if inner is not None else placement.most if placement is not None else None
     if each is None or each <= have:
+        is_sole = "container" in view.site.gpus_from and not (is_part or "&" in view.command.tail)
+        if each and each < have and is_sole and visible(command, view.site) is None:
+            said = f"{count(each, 'rank')}, and the container has {have} GPUs: {have - each} idle"
+            yield note("idle-gpus", said, f"ask for {each}, or raise --tensor-parallel-size")
         return
     if view.site.gpus is None:
         yield beyond_assumed(each)

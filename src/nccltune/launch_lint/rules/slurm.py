@@ -286,7 +286,9 @@ def _bound_tasks(view: View, seen: tuple[int, Option] | None) -> Iterator[Launch
             f"with {option.text} Slurm shows each process {shown} only: one that takes its rank on"
             " the node as its device fails (invalid device ordinal), and NCCL may not import the"
             " memory of a GPU that the process does not see",
-            "ask for GPUs by node, with --gpu-bind=none, and let the program choose its own",
+            f"leave out {option.text}, and let the program choose its own"
+            if option is near
+            else "ask for GPUs by node, with --gpu-bind=none, and let the program choose its own",
         )
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePosixPath
 
-from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.launch.flavor import Flavor
 from nccltune.launch.program import is_named_number, is_nccl_test
 from nccltune.launch_lint.command import LaunchCommand, View
 from nccltune.launch_lint.finding import (
@@ -134,11 +134,7 @@ def is_own(view: View, host: str, rank: str | None) -> bool:
     is_far = any(PurePosixPath(word.text).name in REMOTE for word in lead)
     is_far = is_far or (inner is not None and not inner.on_node)
     is_other = bool(whole_number(rank or "")) and not is_far
-    return (
-        host in LOCAL_HOSTS
-        or host.startswith("127.")
-        or (is_other and HOST_NAME.fullmatch(host) is not None)
-    )
+    return host in LOCAL_HOSTS or host[:4] == "127." or bool(is_other and HOST_NAME.fullmatch(host))
 
 
 _LOGIN = re.compile(r"(?:\w+://)?(?:[^@/\s]*@)?([^@/\s:]+(?::\d+)?)/?")
@@ -285,9 +281,7 @@ def own_address(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             "torchrun-endpoint",
             f"{address.text}: hostname --ip-address (-i) gives 127.0.1.1 on nodes whose /etc/hosts"
             " maps their own name to it (Debian, Ubuntu): each node then waits at its own address",
-            "name the first node: $(scontrol show hostnames | head -n 1)"
-            if view.flavor.launcher is Launcher.SLURM
-            else "name one node",
+            "name the node itself: with Slurm $(scontrol show hostnames | head -n 1)",
         )
 
 

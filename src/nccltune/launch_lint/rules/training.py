@@ -199,6 +199,24 @@ def master_address(view: View) -> Iterator[LaunchFinding]:
         )
 
 
+def world_size(view: View) -> Iterator[LaunchFinding]:
+    """Find `srun -n 16 python t.py --distributed-world-size 2`."""
+    placement, text = view.prediction.placement, " ".join(w.text for w in view.command.program)
+    stated, script = _WORLD_SIZE.search(text), _SCRIPT.search(text)
+    if placement is None or stated is None or script is None or view.prediction.inner is not None:
+        return
+    # Some programs mean the number of nodes by --world-size.
+    is_nodes = not stated[1] and int(stated[2]) == len(placement.nodes)
+    if view.flavor.launcher in _PASS_ON and int(stated[2]) < placement.processes and not is_nodes:
+        yield note(
+            "world-size",
+            f"{view.command.launcher.text} starts {placement.processes} processes, and the program"
+            f" gets {stated[0]}: where it goes by that, the other ranks fail",
+            f"write {placement.processes}, or leave it out",
+        )
+
+
+_WORLD_SIZE = re.compile(r"--(distributed[-_])?world[-_]size[ =](\d+)(?!\S)")
 _PASS_ON = (Launcher.SLURM, Launcher.OPENMPI, Launcher.HYDRA, Launcher.PALS, Launcher.FLUX)
 _SCRIPT = re.compile(r"\bpython[\d.]*(?:\s+-[a-zA-Z]+)*?\s+(?:-m\s+)?[\w./]")
 _MASTER = re.compile(r"(?<!\S)MASTER_ADDR=[\"']?([^\s\"';&|]*)")
