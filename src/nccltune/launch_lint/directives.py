@@ -78,13 +78,13 @@ def never_started(text: str, around: LaunchContext) -> Iterator[LaunchFinding]:
             is_open |= any(_PYTHON.search(text) for text in rest[:-1])
         else:
             by_shell = first in ("bash", "sh")
-            content = (text_of(name, around) or "") if by_shell and name not in scripts else ""
-            is_open = not (by_shell or name.endswith(".py")) or _STARTS.search(content) is not None
-            is_open |= any(map(_NAMES_NODES.search, rest))
-            unseen = f", and {name} has no srun of its own" if by_shell and not content else unseen
+            content = text_of(name, around) if by_shell and name not in scripts else ""
+            is_open = not (by_shell or name.endswith(".py"))
+            is_open |= any(map(_NAMES_NODES.search, rest)) or bool(_STARTS.search(content or ""))
+            unseen = f", and {name} has no srun of its own" if content is None else unseen
             scripts[name] = None
             with contextlib.suppress(InputError):
-                lines += split(content)
+                lines += split(content or "")
         if is_open or first.startswith(("$", "./", "/")):
             return
     if not scripts or (unseen and len(scripts) > 1):

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a line leaves open: variables that hold options, and several programs in one command."""
 
+from pathlib import Path
+
 import pytest
 
+from nccltune.app.lint import LintRequest, lint
 from nccltune.launch_lint.check import LaunchCheck, check
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.words import split
-from tests.unit.launch_lint.judged import checked, only
+from tests.unit.launch_lint.judged import checked, only, said
 
 TEST = "all_reduce_perf -b 8 -e 8G -f 2"
 
@@ -155,3 +158,61 @@ def test_a_text_that_a_script_prints_is_no_placeholder(script: str) -> None:
     quote = '"' if "'" in script else "'"
     (one,) = checked(f"srun -N 1 -n 1 --gpus-per-node=8 bash -c {quote}{script}{quote}")
     assert "placeholder" not in [held.finding.id for held in one.findings]
+
+
+SLURM = "#!/bin/bash\n#SBATCH -N {} --ntasks-per-node=8 --gres=gpu:8\n"
+RDZV = "srun -n 2 torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d"
+POD = """apiVersion: v1
+kind: Deployment
+metadata: {name: p}
+spec: {replicas: 2, template: {spec: {containers: [{name: c, image: i, command: [%s],
+  resources: {limits: {nvidia.com/gpu: 2}}}]}}}
+"""
+POLICY = (
+    "spec: {nprocPerNode: '2', elasticPolicy: {rdzvBackend: c10d}, pytorchReplicaSpecs: {Worker: "
+)
+ELASTIC = (
+    (POD % "torchrun, t.py").replace("Deployment", "PyTorchJob").replace("name: c", "name: pytorch")
+)
+ELASTIC = ELASTIC.replace("spec: ", POLICY, 1).replace("}]}}}", "}]}}}}}")
+DEVICE = "Rank 0 Group 0 Pid {} on n{} device 0 [0x1a] NVIDIA H100\n"
+SLOTS = "There are not enough slots\nthat were requested by the application:\n  ./all_reduce_perf\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "absent"),
+    [
+        (SLURM.format(2) + f"i=$(srun -N1 -n1 hostname -i)\n{RDZV} --rdzv_endpoint $i:1 t.py",
+         "note torchrun-endpoint", "error"),
+        (SLURM.format(2) + f"{RDZV} --rdzv_endpoint 127.0.1.1:1 t.py", "error torchrun", "note"),
+        (f"{RDZV[10:]} --master_addr=h --master_port=9 t.py", "add --rdzv-endpoint=h:9", "HOST"),
+        (SLURM.format(1) + "bash tool.sh", "Lightning does, and tool.sh has no srun of its", "2"),
+        (SLURM.format(1) + "bash one.sh", "if one.sh or a.py waits for 8 tasks", "no srun"),
+        (SLURM.format(2) + "N=3\nbash srun.sh 4", "4 processes, 2 on each of 2 nodes", "error"),
+        (SLURM.format(2) + "srun python t.py --distributed-world-size 2", "note world-size", "err"),
+        (SLURM.format(2) + "srun -n 4 python t.py --world-size 2", "4 processes", "world-size"),
+        (SLURM.format(2) + "srun --accel-bind=gn python t.py", "leave out --accel-bind", "by node"),
+        ("CUDA_VISIBLE_DEVICES=0,1\ntorchrun --nproc_per_node=2 t.py", "note not-exp", "warning"),
+        (f"```\nmpirun -H a:8 -np 8 {TEST}\n{SLOTS}```\n", "8 processes, all on a", "1 process"),
+        (f"mpirun -n 2 -H a,b {TEST}\n{DEVICE.format(1, 1)}{DEVICE.format(2, 1)}", "2 starts of",
+         "one-rank"),
+        (POD % '"torchrun --nproc_per_node=2 t.py"', "error no-shell", "idle"),
+        (POD % "vllm, serve, m", "note idle-gpus", "pod-shm"),
+        (POD % "vllm, serve, m, -tp, '2'", "warning pod-shm", "idle"),
+        (POD % "mpirun, -np, '2', gpu_burn", "2 processes", "pod-shm"),
+        (POD % "mpirun, nvbandwidth, -t, multinode_a", "note pod-imex", "pod-shm"),
+        (POD % "mpirun, -np, '2', ./unknown", "note pod-shm", "warning"),
+        (ELASTIC, "write nProcPerNode: 2 into elasticPolicy", "error"),
+        (ELASTIC.replace("c10d", "c10d, nProcPerNode: 2"), "warning pod-shm", "into elasticPolicy"),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_a_file(text: str, expected: str, absent: str, tmp_path: Path) -> None:
+    (tmp_path / "one.sh").write_text("python a.py\nbash one.sh\n")
+    (tmp_path / "srun.sh").write_text("srun -n ${N:-$1} python t.py\nbash srun.sh 4\n")
+    (tmp_path / "job").write_text(text)
+    (launch,) = lint(LintRequest([str(tmp_path / "job")])).launches
+    found = [*launch.findings, *(held.finding for one in launch.commands for held in one.findings)]
+    shown = [f"{one.severity.value} {one.id} {one.message} {one.fix}" for one in found]
+    text = "\n".join([*shown, *map(said, launch.commands)])
+    assert expected in text
+    assert absent not in text
