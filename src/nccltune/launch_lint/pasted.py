@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from textwrap import dedent
 
+from nccltune.launch_lint.options import SERVERS
 from nccltune.launch_lint.read import WRAPPERS, is_command, launcher_at, program_at, read
 from nccltune.launch_lint.words import Line, Word, split
 from nccltune.model.errors import InputError
@@ -157,6 +158,8 @@ def out_of_prose(words: tuple[Word, ...]) -> tuple[Word, ...]:
 def has_program(words: Sequence[Word]) -> bool:
     """Return whether a command that a sentence names has a program, and not only options."""
     with contextlib.suppress(InputError):
-        programs = [command.program for command in read(Line(tuple(words), "")).values()]
-        return any(program and program[0].text.lower() not in _PROSE for program in programs)
+        found = read(Line(tuple(words), ""))
+        programs = [command.program for command in found.values()]
+        named = any(program and program[0].text.lower() not in _PROSE for program in programs)
+        return named or any(flavor in SERVERS for flavor in found)
     return True
