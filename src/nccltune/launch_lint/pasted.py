@@ -30,7 +30,8 @@ _SECONDARY = re.compile(rf"(^[ \t]*(?:{_AT_HOST}|\$ ).*\\\n)> ?", re.MULTILINE)
 _PROMPT = re.compile(rf"\s*(?:>\s+)?(?:{_AT_HOST}|\+{{1,3}} |[$%]?> ?|[$%] |[A-Z][a-z]+> )?`?")
 _NAMES = re.compile(
     r"\b(?:mpi(?:run|exec)|(?:pr|or)terun|srun|torchrun|torch\.|deepspeed|accelerate|flux|jsrun|aprun)"
-    r"|\b(?:llamafactory-cli|lmf|colossalai|horovodrun)\b|_?p[er]+f\b"
+    r"|\b(?:llamafactory-cli|lmf|colossalai|horovodrun|(?:vllm|sglang) serve)\b|_?p[er]+f\b"
+    r"|-m (?:sglang|vllm)\."
 )
 """What a line with a command names: a launcher, or a test that may be misspelt."""
 _VERSION = re.compile(r"\b(?:mpi(?:run|exec)|prterun|orterun|srun|torchrun) \([^()\n]*\)")

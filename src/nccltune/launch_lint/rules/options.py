@@ -113,18 +113,21 @@ def no_effect(view: View) -> Iterator[LaunchFinding]:
             f"{', '.join(gone)}: Open MPI 5.0 removed openib and ignores this in silence",
             "leave it out",
         )
-    for option in view.command.all("mca"):
-        kept = re.search(r"(?:^|,)(?:lo|127\.)", option.values[-1]) or is_open(option.values[-1])
-        if option.value != "btl_tcp_if_exclude" or kept or len(view.prediction.hosts) == 1:
-            continue
-        right = (*option.values[:-1], f"lo,{option.values[-1]}")
-        yield warning(
-            "mca-loopback",
-            f"{option.value}={option.values[-1]} takes the place of the default, which excludes the"
-            " loopback: processes of several nodes hang in MPI_Init",
-            f"write {' '.join((option.words[0].text, *right))}",
-            (Replace(option, (option.words[0].text, *right)),),
-        )
+    given = {o.values[0]: o for o in view.command.all("mca") if len(o.values) > 1}
+    option = given.get("btl_tcp_if_exclude")
+    is_tcp = "pml" not in given or given["pml"].values[1] not in ("ucx", "cm")
+    if option is not None and is_tcp and len(view.prediction.hosts) != 1:
+        listed_names = option.values[1]
+        if not is_open(listed_names) and not re.search(r"(?:^|,)(?:lo|127\.)", listed_names):
+            words = (option.words[0].text, option.value, f"lo,{listed_names}")
+            yield warning(
+                "mca-loopback",
+                f"{option.value}={listed_names} takes the place of the default, which excludes the"
+                " loopback: MPI over TCP may hang between nodes",
+                f"write {' '.join(words)}",
+                (Replace(option, words),),
+            )
+            gone.append(option.value)
     plain = [one for one in names if one.partition("_")[0] in _CONTROL and one not in gone]
     if plain and view.program is not None:
         yield note(
