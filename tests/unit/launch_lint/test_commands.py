@@ -257,6 +257,7 @@ WRONG = [
     (f"{TWO} -x NCCL_IB_HCA=mlx5_0, mlx5_1 {G1}", "value-as-program"),
     (f"{TWO} -mca btl_tcp_if_exclude docker0 {G1}", "mca-loopback"),
     ("torchrun --nproc-per-node=2 --master_port -29500 t.py", "trainer-port"),
+    ("torchrun --nproc-per-node=2 t.py --local_rank 0", "shared-gpus"),
     ("srun -n1 --ntasks-per-node=8 python t.py", "total-below-per-node"),
     (f"mpirun -np 16 -h a:8,b:8 {G1}", "asks-help"),
     (f"mpiexec.hydra -n 16 -h a:8,b:8 {G1}", "asks-help"),

@@ -274,6 +274,16 @@ def own_name(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
         yield note("torchrun-endpoint", said, "write the name of one node, on all nodes")
 
 
+@of_torchrun
+def fixed_rank(_: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
+    """Find `torchrun --nproc-per-node=2 t.py --local_rank 0`."""
+    each, words = command.last("per_node"), " ".join(word.text for word in command.program[1:])
+    match = re.search(r"(?:^| )(--local[-_]rank[= ]\d+)(?= |$)", words)
+    if match is not None and each is not None and each.value != "1":
+        said = f"every process of the node gets {match[1]}, and takes the same GPU"
+        yield warning("shared-gpus", said, "leave it out: torchrun sets LOCAL_RANK")
+
+
 @of_any
 def ports(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     """Find `--master-port=99999`: the last port is 65535."""
