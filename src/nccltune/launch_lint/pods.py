@@ -247,6 +247,7 @@ def _gpus(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iterat
         return
     is_meant = document.get("kind") in ("MPIJob", "PyTorchJob")
     is_meant = is_meant and not any(one.get("resources") for one in pod.containers)
+    is_meant = is_meant and "Memory" in str(pod.spec)  # Examples for CPUs share no memory.
     is_sure = is_meant or _ON_GPUS.search(str(document)) is not None
     yield (error if is_sure else note)(
         "pod-without-gpus",

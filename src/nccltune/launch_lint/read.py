@@ -492,6 +492,9 @@ def _option(words: Sequence[Word], at: int, flavor: Flavor) -> tuple[Option, int
             return Option((word,), match[1], (value,), glued.meaning), at + 1
         if flavor == SLURM and (cluster := _cluster(words, at)) is not None:
             return cluster
+    is_mpi = flavor.launcher is Launcher.OPENMPI and word.text[:2] != "--"
+    if is_mpi and spec is None and name and all(table.get(one) == Spec(0, "") for one in name):
+        return Option((word,), name[0], (), ""), at + 1  # Open MPI reads -vv as -v -v.
     if spec is None and flavor.launcher is Launcher.HYDRA and name == "N":
         spec = table["n"]
     if spec is None and flavor in (TORCHRUN, ACCELERATE):

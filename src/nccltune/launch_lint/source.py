@@ -169,8 +169,8 @@ _OF_SHELL = re.compile(
 )
 """Files that set up a shell, a compiler or MPI, and no job."""
 _BRACES = re.compile(r"(.*)\{(-?\d+)\.\.(-?\d+)\}(.*)")
-_PROMPT = re.compile(r"(?:[a-z][\w@.~-]*)?[$%]|\d{1,2}[.)]")
-"""A prompt, or the number of an item in a list."""
+_PROMPT = re.compile(r"(?:[a-z][\w@.~-]*)?[$%]|\d{1,2}[.)]|\++")
+"""A prompt, the number of an item in a list, or the `+` of `set -x`."""
 
 
 class _Script:

@@ -23,7 +23,7 @@ from nccltune.launch_lint.nested import HOST_NAME, REMOTE
 from nccltune.launch_lint.options import TORCHRUN, TRAINERS
 from nccltune.launch_lint.read import module_meant
 from nccltune.launch_lint.rules.shape import Rule
-from nccltune.launch_lint.training import all_gpus, configured, node_range
+from nccltune.launch_lint.training import all_gpus, configured, node_range, visible
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
@@ -102,6 +102,10 @@ def processes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             f"write {right}",
             (Replace(option, (right,)),),
         )
+    elif number == 1 and (shown := visible(command, view.site)) and "," in shown:
+        seen = all_gpus(command, view.site)[0]
+        said = f"{option.text}: 1 process, which uses 1 of the GPUs in CUDA_VISIBLE_DEVICES={shown}"
+        yield note("torchrun-one-process", said, f"write --nproc-per-node={seen} for all")
     elif number > have and view.site.gpus is None:
         yield beyond_assumed(number)
     elif number > have:
@@ -268,24 +272,35 @@ def _met_at(view: View, command: LaunchCommand) -> str:
 
 
 @of_torchrun
-def own_address(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
-    """Find `--rdzv-endpoint=$(srun -N1 hostname --ip-address)`, which may be the loopback."""
+def own_name(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
+    """Find `$(hostname)` of a line that each node may run, and `hostname -i` of another one."""
     address = command.last("rdzv_endpoint") or command.last("master_addr")
     nodes, rank = command.last("nodes"), command.last("node_rank")
     if address is None or nodes is None or node_range(nodes.value)[1] == "1":
         return
-    host = re.sub(r":\d*$", "", address.value)
-    is_said = is_own(view, host, rank.value if rank is not None else None)
-    if _OWN_ADDRESS.search(host) is not None and not is_said:
-        yield note(
-            "torchrun-endpoint",
-            f"{address.text}: hostname --ip-address (-i) gives 127.0.1.1 on nodes whose /etc/hosts"
-            " maps their own name to it (Debian, Ubuntu): each node then waits at its own address",
-            "name the node itself: with Slurm $(scontrol show hostnames | head -n 1)",
-        )
+    is_typed = not view.command.lead and not view.site.in_job and view.prediction.inner is None
+    is_typed = is_typed and rank is None and address.meaning == "rdzv_endpoint"
+    said = f"{address.text}: hostname --ip-address (-i) gives 127.0.1.1 on nodes whose /etc/hosts"
+    said += " maps their own name to it (Debian, Ubuntu): each node then waits at its own address"
+    if is_typed and HOST_NAME.match(address.value) is not None:
+        said = f"{address.text}: a node that runs this line itself waits at its own name"
+        yield note("torchrun-endpoint", said, "write the name of one node, on all nodes")
+    elif _OWN_ADDRESS.search(address.value) and (rank is None or is_open(rank.value)):
+        fix = "name the node itself: with Slurm $(scontrol show hostnames | head -n 1)"
+        yield note("torchrun-endpoint", said, fix)
 
 
 _OWN_ADDRESS = re.compile(r"\bhostname (?:-i\b|--ip-address)")
+
+
+@of_torchrun
+def fixed_rank(_: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
+    """Find `torchrun --nproc-per-node=2 t.py --local_rank 0`."""
+    each, words = command.last("per_node"), " ".join(word.text for word in command.program[1:])
+    match = re.search(r"(?:^| )(--local[-_]rank[= ]\d+)(?= |$)", words)
+    if match is not None and each is not None and each.value != "1":
+        said = f"every process of the node gets {match[1]}, and takes the same GPU"
+        yield warning("shared-gpus", said, "leave it out: torchrun sets LOCAL_RANK")
 
 
 @of_any
@@ -296,7 +311,8 @@ def ports(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     ends = [command.last(meaning) for meaning in ("rdzv_endpoint", "master_addr")]
     given += [end.value.rpartition(":")[2] for end in ends if end and end.value.count(":") == 1]
     given += [option.value for option in command.options if _PORT_NAME.search(option.name)]
-    if (port := next((one for one in given if (whole_number(one) or 0) > _LAST), None)) is not None:
+    wrong = [one for one in given if one[:1] == "-" or (whole_number(one) or 0) > _LAST]
+    if (port := next(iter(wrong), None)) is not None:
         said = f"{port} is no port, of which {_LAST} is the last"
         yield error("trainer-port", said, "choose one from 1024 on")
 
