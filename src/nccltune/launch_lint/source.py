@@ -224,7 +224,8 @@ class _Script:
         """Follow every body. What all of them leave alike is known behind them."""
         test = _IS_SET.fullmatch(" ".join(word.raw for word in node.condition))
         value = self._scope.values.get(test[2]) if test is not None else None
-        if test is not None and value is not None and value.text and not is_open(value.text):
+        is_job = test is not None and self._site.inherited and test[2] in _SET_BY_SLURM
+        if test is not None and (is_job or (value and value.text and not is_open(value.text))):
             for body in node.bodies[:1] if test[1] == "n" else node.bodies[1:]:
                 self.run(body)
             return
@@ -508,7 +509,8 @@ def _key(found: FoundCommand) -> FoundCommand:
     return found._replace(site=found.site._replace(scope=None, unseen=(), assumed=assumed))
 
 
-_IS_SET = re.compile(r"\[{1,2} -([zn]) \"?\$\{?(\w+)\}?\"? \]{1,2}")
+_IS_SET = re.compile(r"\[{1,2} -([zn]) \"?\$\{?(\w+)(?::?-)?\}?\"? \]{1,2}")
+_SET_BY_SLURM = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
 _BRANCHED = "branches of the script, whose condition decides which one starts"
 
 

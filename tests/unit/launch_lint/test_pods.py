@@ -173,6 +173,7 @@ RIGHT = [
     PYTORCHJOB,
     JOBSET,
     POD.replace("kind: Pod", "kind: Pod\n# a comment"),
+    POD.replace("/dev/shm", "/a").replace("gpu: 8", "gpu: 8, nvidia.com/gpucores: 30"),
     POD.replace("volumes: [{name: shm, emptyDir: {medium: Memory}}]", "volumes: <of your site>"),
     MPIJOB.replace("Mounts: [{name: shm", "Mounts: [{name: of-the-operator"),
     MPIJOB.replace("nvidia.com/gpu: 8", "amd.com/gpu: 8"),
