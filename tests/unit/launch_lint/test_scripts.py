@@ -22,6 +22,7 @@ HEADER = (
     " agg iters: 1 validation: 1 graph: 0\n# Using devices\n"
 )
 EIGHT = "all_reduce_perf -b 8 -e 8G -f 2 -g 8"
+LISTED = "L='a:8\nb:8'\nH=$(echo \"$L\" | tr '\\n' ,)\n"
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,8 @@ EIGHT = "all_reduce_perf -b 8 -e 8G -f 2 -g 8"
             "16 processes, 8 on each of 2 nodes",
         ),
         (f"mpirun -np 16 -H $(paste -sd, h) {TEST}", "16 processes, 1 GPU each = 16 ranks; on"),
+        (f"{LISTED}mpirun -np 16 -H ${{H%,}} {TEST}", "16 processes, 8 on each of 2 nodes"),
+        (f"{LISTED}mpirun -np 16 -H ${{H::-1}} {TEST}", "16 processes, 8 on each of 2 nodes"),
         # A comment ends with its line, whatever it ends with.
         (f"#  -x NCCL_DEBUG=INFO \\\nmpirun -np 16 -H a:8,b:8 {TEST}", "16 processes, 8 on each"),
         # `eval` reads its words again.
