@@ -224,7 +224,7 @@ def _accelerate(command: LaunchCommand, site: LaunchContext) -> Prediction:
             return Prediction(None, (), unknown=why)
         numbers[meaning] = whole_number(value) if value is not None else None
     assumed = None
-    if command.last("cpu") is not None:
+    if command.last("cpu") is not None and "mpirun" not in command.text:
         return _even(1, 1, "with --cpu accelerate starts the script once, by itself")
     if file is None and None in numbers.values():
         assumed = "accelerate has no default configuration of its own"

@@ -42,13 +42,11 @@ def cut_exports(text: str) -> Iterator[LaunchFinding]:
         )
 
 
-_CONFLICT = re.compile(r"^(<{7} .*)\n(?:.*\n)*?={7}\n(?:.*\n)*?>{7} ", re.M)
-
-
 def merge_marks(text: str) -> Iterator[LaunchFinding]:
     """Find the marks of a merge whose conflict nobody resolved."""
-    for mark in _CONFLICT.finditer(text):
-        said = f"line {text.count(chr(10), 0, mark.start()) + 1}: {mark[1]}: of a merge conflict"
+    mark = re.search("^<{7} .*", text, re.M)
+    if mark is not None and "\n=======" in text and "\n>>>>>>> " in text:
+        said = f"line {text.count(chr(10), 0, mark.start()) + 1}: {mark[0]}: of a merge conflict"
         yield error("merge-conflict", f"{said}: both sides were read", "keep one side of the two")
 
 

@@ -393,8 +393,3 @@ def test_configurations_and_ports(
     shown = " ".join("".join(capsys.readouterr()).replace(str(tmp_path), "").split())
     assert expected in shown
     assert absent not in shown.replace("/a.md:", "")
-
-
-def test_marks_of_a_merge_are_an_error(tmp_path: Path) -> None:
-    text = "cd a\n<<<<<<< HEAD\nsrun -n 2 a\n=======\nsrun -n 4 a\n>>>>>>> b\n"
-    assert found(checked(text, tmp_path)) == ["merge-conflict"]

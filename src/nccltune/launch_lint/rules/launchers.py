@@ -21,7 +21,7 @@ from nccltune.launch_lint.hosts import host_list_fault, is_node_count, slots_fau
 from nccltune.launch_lint.options import AZUREML, TABLES, TORCHRUN
 from nccltune.launch_lint.read import ELLIPSES, joined, launcher_at
 from nccltune.launch_lint.rules.shape import named_number
-from nccltune.launch_lint.words import Word, is_open, nearest
+from nccltune.launch_lint.words import is_open, nearest
 from nccltune.model.names import listed
 
 _BIND = listed("""
@@ -223,17 +223,14 @@ def as_root(view: View) -> Iterator[LaunchFinding]:
         )
 
 
-_ON_CPU = Word("--cpu", "--cpu")
-"""The option with which accelerate starts a script once."""
-
-
 def nested(view: View) -> Iterator[LaunchFinding]:
     """Find `srun --ntasks-per-node=8 mpirun ...`: each task starts a whole job."""
     if view.flavor.launcher is Launcher.LOCAL:
         return
     words = joined(view.command.program)
     at = launcher_at(words)
-    if at is None or _ON_CPU in words[at:] or any(w.text.endswith(".py") for w in words[:at]):
+    texts = [word.text for word in words]
+    if at is None or "--cpu" in texts[at:] or any(text.endswith(".py") for text in texts[:at]):
         return  # A path among the arguments of a script may end like a launcher's name.
     inner = PurePosixPath(words[at].text).name
     is_azure = view.flavor == AZUREML
