@@ -158,6 +158,7 @@ MAX_ROUNDS = 32
 MAX_FOUND = 256
 """Maximum number of commands of a script."""
 _MAX_CALLS = 8
+_ORIGINS = itertools.count(1)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=")
 _KEYWORDS = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _LEAVES = frozenset({"break", "continue", "return", "exit"})
@@ -187,8 +188,9 @@ class _Script:
         self._site = site
         self._scope = scope
         self._here = list(here)
-        # An `origin` is the id of a line, which another line has once this one is deleted.
+        # The id of a line is that of another once this line is deleted, as with its script.
         self._kept: list[Sequence[Node]] = []
+        self._origins: dict[int, int] = {}
         self._unseen = list(site.unseen)
         self._sourced: set[str] = set()
         self._exported: dict[str, str] = {}
@@ -356,7 +358,8 @@ class _Script:
         elif starts_something(words) and not hides_command(words):
             if not (words := out_of_prose(words)):
                 return
-            self._add(FoundCommand(Line(words, line.tail), in_salloc(words, around), id(line)))
+            origin = self._origins.setdefault(id(line), next(_ORIGINS))
+            self._add(FoundCommand(Line(words, line.tail), in_salloc(words, around), origin))
         elif function is not None and self._calls < _MAX_CALLS:
             self._call(function, words[:call], words[call + 1 :])
         elif words[0].text == "eval":
