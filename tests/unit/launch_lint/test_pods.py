@@ -169,7 +169,6 @@ RIGHT = [
     MPIJOB.replace("            command: [mpi", "            args:\n            command: [mpi"),
     PYTORCHJOB.replace("nvidia.com/gpu: 8", "cpu: 8"),
     MPIJOB.replace("nvidia.com/gpu: 8", "aws.amazon.com/neuron: 8, vpc.amazonaws.com/efa: 8"),
-    POD,
     PYTORCHJOB,
     JOBSET,
     POD.replace("kind: Pod", "kind: Pod\n# a comment"),
