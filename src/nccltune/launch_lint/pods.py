@@ -116,7 +116,7 @@ def pods_of(document: dict[str, Any]) -> list[PodSpec]:
         roles |= {"worker": {"template": worker, "replicas": number}} if worker and number else {}
     elif kind in _OF_ONE_ROLE and not isinstance(roles, list):
         roles = {kind: spec}
-    elif kind not in _ROLES and not str(document.get("apiVersion")).startswith(_COMPLETES):
+    elif kind not in _ROLES and not str(document.get("apiVersion")).startswith(COMPLETES):
         return [_pod(role, part) for role, part in _templates(spec, kind)]
     if isinstance(roles, list):
         named: Any = [(at(one, "name") or f"default{n}", one) for n, one in enumerate(roles)]
@@ -126,7 +126,7 @@ def pods_of(document: dict[str, Any]) -> list[PodSpec]:
     return [_pod(str(role), part) for role, part in pairs]
 
 
-_COMPLETES = ("ray.io/", "serving.k")
+COMPLETES = ("ray.io/", "serving.k")
 """Groups of kinds whose operators add /dev/shm and more to pods."""
 
 
@@ -340,8 +340,13 @@ _SUBSTITUTED = re.compile(r"'(?:image|replicas|namespace|nvidia\.com/gpu)': '\$[
 _REFERENCE = re.compile(r"(?<!\$)\$([({]?)([A-Za-z_]\w*)")
 
 
+_SLICE = re.compile(r"'nvidia\.com/(?:mig-|gpu\.shared|gpu(?:cores|mem))")
+"""A part of a GPU (MIG, time slices, HAMi), of which NCCL does not connect several."""
+
+
 def _shared_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
-    if pod.gpus < 2 or pod.spec.get("hostIPC") is True:
+    limits = str([at(one, "resources", "limits") for one in pod.containers])
+    if pod.gpus < 2 or pod.spec.get("hostIPC") is True or _SLICE.search(limits):
         return
     for container in pod.containers:
         mounts = items(container.get("volumeMounts"))
