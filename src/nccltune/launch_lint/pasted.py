@@ -42,7 +42,7 @@ _VERSION = re.compile(
 """A launcher with its version in brackets, which a shell does not take; a path of an error text."""
 _CONTINUED = re.compile(r"\\[ \t]*\r?\n")
 _INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
-_ASSIGNED = re.compile(r"\b[A-Za-z_]\w*=(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)')")
+_ASSIGNED = re.compile(r"\b[A-Za-z_]\w*=(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|\(([^()]*)\))")
 _IS_LEAD = re.compile(rf"[A-Za-z_]\w*=|(?:{'|'.join(WRAPPERS)})$")
 _PROSE = frozenset(
     listed("""
@@ -117,9 +117,9 @@ def commands_in(text: str) -> Iterator[tuple[Line, bool]]:
     for line in _CONTINUED.sub(" ", text).splitlines():
         if _NAMES.search(line) is None:
             continue
-        assigned = (re.sub(r"\\([$`\"\\])", r"\1", a) + b for a, b in _ASSIGNED.findall(line))
+        held = (re.sub(r"\\([$`\"\\])", r"\1", a) + b + c for a, b, c in _ASSIGNED.findall(line))
         parts = [(part, False) for part in (*_INLINE.findall(line), line)]
-        for part, is_value in (*parts, *((part, True) for part in assigned)):
+        for part, is_value in (*parts, *((part, True) for part in held)):
             try:
                 found = split(_PROMPT.sub("", part, count=1))
             except InputError:

@@ -116,7 +116,7 @@ def pods_of(document: dict[str, Any]) -> list[PodSpec]:
         roles |= {"worker": {"template": worker, "replicas": number}} if worker and number else {}
     elif kind in _OF_ONE_ROLE and not isinstance(roles, list):
         roles = {kind: spec}
-    elif kind not in _ROLES and not str(document.get("apiVersion")).startswith(_COMPLETES):
+    elif kind not in _ROLES and not str(document.get("apiVersion")).startswith(COMPLETES):
         return [_pod(role, part) for role, part in _templates(spec, kind)]
     if isinstance(roles, list):
         named: Any = [(at(one, "name") or f"default{n}", one) for n, one in enumerate(roles)]
@@ -126,7 +126,7 @@ def pods_of(document: dict[str, Any]) -> list[PodSpec]:
     return [_pod(str(role), part) for role, part in pairs]
 
 
-_COMPLETES = ("ray.io/", "serving.k")
+COMPLETES = ("ray.io/", "serving.k")
 """Groups of kinds whose operators add /dev/shm and more to pods."""
 
 
@@ -341,12 +341,18 @@ _SUBSTITUTED = re.compile(r"'(?:image|replicas|namespace|nvidia\.com/gpu)': '\$[
 _REFERENCE = re.compile(r"(?<!\$)\$([({]?)([A-Za-z_]\w*)")
 
 
+_SLICE = re.compile(r"'nvidia\.com/(?:mig-|gpu\.shared|gpu(?:cores|mem))")
+"""A part of a GPU (MIG, time slices, HAMi), of which NCCL does not connect several."""
+
+
 def _shared_memory(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFinding]:
     """Find the first of `pods` without memory to share; the others start programs in it."""
     pod, text = pods[0], " ".join(word for one in pods for word in one.words)
     is_one = _SERVER.search(text) is not None and _SEVERAL_RANKS.search(text) is None
     is_other = _WITHOUT_NCCL.search(text) is not None and _WITH_NCCL.search(text) is None
-    if pod.gpus < 2 or pod.spec.get("hostIPC") is True or is_one or is_other:
+    limits = str([at(one, "resources", "limits") for one in pod.containers])
+    is_sole = is_one or is_other or _SLICE.search(limits) is not None
+    if pod.gpus < 2 or pod.spec.get("hostIPC") is True or is_sole:
         return
     for container in pod.containers:
         mounts = items(container.get("volumeMounts"))

@@ -398,7 +398,10 @@ def _read_server(line: Line, at: int) -> LaunchCommand:
     while place < len(words):
         text, end = words[place].text, place + 1
         name, sign, value = text.lstrip("-").partition("=")
-        spec = table.get(name.replace("_", "-")) if text[:1] == "-" else None
+        full = name.replace("_", "-")
+        longer = [one for one in table if one.startswith(full)] if text[:2] == "--" else []
+        # Python's argparse takes the beginning of a name: `--tensor-parallel 8`.
+        spec = table.get(longer[0] if len(longer) == 1 else full) if text[:1] == "-" else None
         meaning, values = "", [value]
         if spec is not None:
             end += 0 if sign else spec.words

@@ -158,6 +158,7 @@ MAX_ROUNDS = 32
 MAX_FOUND = 256
 """Maximum number of commands of a script."""
 _MAX_CALLS = 8
+_ORIGINS = itertools.count(1)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=")
 _KEYWORDS = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _LEAVES = frozenset({"break", "continue", "return", "exit"})
@@ -187,8 +188,9 @@ class _Script:
         self._site = site
         self._scope = scope
         self._here = list(here)
-        # An `origin` is the id of a line, which another line has once this one is deleted.
+        # The id of a line is that of another once this line is deleted, as with its script.
         self._kept: list[Sequence[Node]] = []
+        self._origins: dict[int, int] = {}
         self._unseen = list(site.unseen)
         self._sourced: set[str] = set()
         self._exported: dict[str, str] = {}
@@ -224,7 +226,8 @@ class _Script:
         """Follow every body. What all of them leave alike is known behind them."""
         test = _IS_SET.fullmatch(" ".join(word.raw for word in node.condition))
         value = self._scope.values.get(test[2]) if test is not None else None
-        if test is not None and value is not None and value.text and not is_open(value.text):
+        is_job = test is not None and self._site.inherited and test[2] in _SET_BY_SLURM
+        if test is not None and (is_job or (value and value.text and not is_open(value.text))):
             for body in node.bodies[:1] if test[1] == "n" else node.bodies[1:]:
                 self.run(body)
             return
@@ -355,7 +358,8 @@ class _Script:
         elif starts_something(words) and not hides_command(words):
             if not (words := out_of_prose(words)):
                 return
-            self._add(FoundCommand(Line(words, line.tail), in_salloc(words, around), id(line)))
+            origin = self._origins.setdefault(id(line), next(_ORIGINS))
+            self._add(FoundCommand(Line(words, line.tail), in_salloc(words, around), origin))
         elif function is not None and self._calls < _MAX_CALLS:
             self._call(function, words[:call], words[call + 1 :])
         elif words[0].text == "eval":
@@ -363,7 +367,7 @@ class _Script:
             with contextlib.suppress(InputError):
                 self.run(nodes_of(split(text)))
         elif (file := self._file_of(words[call:], around)) is not None:
-            self._run_file(words, call, file)
+            self._run_file(file, words[:call], words[call + 2 :])
         elif (inner := script_inside(words, around)) is not None:
             with contextlib.suppress(InputError):
                 self._add(*from_text(*inner))
@@ -396,13 +400,12 @@ class _Script:
         is_file = words[0].text in SHELLS and len(words) > 1 and words[1].text[:1] not in ("", "-")
         return text_of(words[1].text, site) if is_file and self._calls < _MAX_CALLS else None
 
-    def _run_file(self, words: tuple[Word, ...], call: int, text: str) -> None:
+    def _run_file(self, text: str, lead: Sequence[Word], words: Sequence[Word]) -> None:
         """Follow the text of `bash FILE`, with the variables that are exported."""
         own, scope = {*_assigned(self._lines)} - {*self._exported}, self._scope
-        kept = {name: value for name, value in scope.values.items() if name not in own}
-        self._scope = scope._replace(values=kept)
+        self._scope = scope._replace(values={n: v for n, v in scope.values.items() if n not in own})
         with contextlib.suppress(InputError):
-            self._call(ShellFunction("", self._nodes(text)), words[:call], words[call + 2 :])
+            self._call(ShellFunction("", self._nodes(text)), lead, words)
         self._scope = scope
 
     def _substituted(self, words: Sequence[Word]) -> None:
@@ -527,7 +530,8 @@ def _key(found: FoundCommand) -> FoundCommand:
     return found._replace(site=found.site._replace(scope=None, unseen=(), assumed=assumed))
 
 
-_IS_SET = re.compile(r"\[{1,2} -([zn]) \"?\$\{?(\w+)\}?\"? \]{1,2}")
+_IS_SET = re.compile(r"\[{1,2} -([zn]) \"?\$\{?(\w+)(?::?-)?\}?\"? \]{1,2}")
+_SET_BY_SLURM = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
 _BRANCHED = "branches of the script, whose condition decides which one starts"
 
 

@@ -99,12 +99,10 @@ def _by_srun(view: View) -> bool:
 
 
 def unexported(view: View) -> Iterator[LaunchFinding]:
-    """Find a variable of NCCL that the script sets for itself: `NCCL_ALGO=Ring`, without export.
-
-    What Slurm has exported, such as CUDA_VISIBLE_DEVICES, stays so.
-    """
+    """Find a variable of NCCL that the script sets for itself: `NCCL_ALGO=Ring`, without export."""
     scope = view.site.scope
-    read = table() if view.site.inherited else {*table(), "CUDA_VISIBLE_DEVICES"}
+    # What Slurm has exported stays so.
+    read = {*table(), *["CUDA_VISIBLE_DEVICES"] * (not view.site.inherited)}
     known = {variable.name for variable in view.variables if variable.value is not None}
     words = " ".join(word.raw for word in view.command.words)
     bare = [

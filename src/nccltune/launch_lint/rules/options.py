@@ -165,6 +165,15 @@ def wrong_meaning(view: View) -> Iterator[LaunchFinding]:
                 f"write --export=ALL,{option.value}",
                 (Replace(option, (f"--export=ALL,{option.value}",)),),
             )
+        word = option.words[0].text
+        is_long = len(option.name) > 1 and option.name in TABLES[view.flavor]
+        if launcher is Launcher.SLURM and is_long and not word.startswith("--"):
+            yield error(
+                "srun-one-dash",
+                f"srun reads {word} as {word[:2]} {word[2:]}: a long option has two hyphens",
+                f"write -{option.text}",
+                (Replace(option, (f"-{word}", *option.values[: len(option.words) - 1])),),
+            )
 
 
 def swallowed(view: View) -> Iterator[LaunchFinding]:

@@ -10,7 +10,7 @@ from nccltune.launch_lint.finding import LaunchFinding, error, note, warning
 from nccltune.launch_lint.options import SERVERS, VLLM
 from nccltune.launch_lint.rules.torchrun import (
     LOCAL_HOSTS,
-    beyond_assumed,
+    beyond_gpus,
     beyond_nodes,
     is_own,
     of_trainer,
@@ -46,7 +46,7 @@ def node_gpus(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             is_one = view.site.gpus is not None and (view.site.nodes or 1) == 1
             yield (warning if is_one else note)(
                 "server-nodes",
-                f"{count(found.processes, 'rank')} are more than the {have} GPUs of a node"
+                f"{count(found.processes, 'rank')} are more than the {count(have, 'GPU')} of a node"
                 f" ({view.site.gpus_source})" + f": {refused}" * (world > have),
                 "add --distributed-executor-backend ray, or --nnodes, --node-rank and --master-addr"
                 if world > have
@@ -60,15 +60,7 @@ def node_gpus(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             said = f"{count(each, 'rank')}, and the container has {have} GPUs: {have - each} idle"
             yield note("idle-gpus", said, f"ask for {each}, or raise --tensor-parallel-size")
         return
-    if view.site.gpus is None:
-        yield beyond_assumed(each)
-        return
-    yield error(
-        "too-many-gpus",
-        f"{count(each, 'rank')} on a node with 1 GPU each need {each}; the node has {have}"
-        f" ({view.site.gpus_source})",
-        "lower the sizes, or give it more nodes",
-    )
+    yield beyond_gpus(view, each, "lower the sizes, or give it more nodes")
 
 
 @of_server

@@ -25,7 +25,6 @@ from nccltune.launch_lint.read import module_meant
 from nccltune.launch_lint.rules.shape import Rule
 from nccltune.launch_lint.training import all_gpus, configured, node_range, visible
 from nccltune.launch_lint.words import is_open, whole_number
-from nccltune.model.scale import count
 
 _BACKENDS = ("static", "c10d", "etcd", "etcd-v2", "zeus")
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "[::1]", "0.0.0.0")  # noqa: S104 - compared, not bound
@@ -106,23 +105,18 @@ def processes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
         seen = all_gpus(command, view.site)[0]
         said = f"{option.text}: 1 process, which uses 1 of the GPUs in CUDA_VISIBLE_DEVICES={shown}"
         yield note("torchrun-one-process", said, f"write --nproc-per-node={seen} for all")
-    elif number > have and view.site.gpus is None:
-        yield beyond_assumed(number)
     elif number > have:
         right = f"--nproc-per-node={have}"
-        yield error(
-            "too-many-gpus",
-            f"{count(number, 'process')} on a node with 1 GPU each need {value}; the node has"
-            f" {have} ({view.site.gpus_source})",
-            f"write {right}",
-            (Replace(option, (right,)),),
-        )
+        yield beyond_gpus(view, number, f"write {right}", (Replace(option, (right,)),))
 
 
-def beyond_assumed(number: int) -> LaunchFinding:
-    """Return the note on more processes than the GPUs that a node is assumed to have."""
-    said = f"{number} processes on a node need {number} GPUs; --gpus {number} if it has them"
-    return note("too-many-gpus", said)
+def beyond_gpus(view: View, number: int, fix: str, edits: tuple[Edit, ...] = ()) -> LaunchFinding:
+    """Return the finding on more processes than the GPUs of a node, a note if that is assumed."""
+    need, have = f"{number} processes on a node need {number} GPUs", view.site.gpus_per_node
+    if view.site.gpus is None:
+        return note("too-many-gpus", f"{need}; --gpus {number} if it has them")
+    said = f"{need}, 1 each; the node has {have} ({view.site.gpus_source})"
+    return error("too-many-gpus", said, fix, edits)
 
 
 def beyond_nodes(kind: str, text: str, nodes: int, what: str = "node") -> LaunchFinding:

@@ -14,7 +14,7 @@ from nccltune.launch_lint.options import ACCELERATE, DEEPSPEED, SERVERS, SLURM, 
 from nccltune.launch_lint.rules.shape import BEHIND
 from nccltune.launch_lint.rules.torchrun import (
     LOCAL_HOSTS,
-    beyond_assumed,
+    beyond_gpus,
     beyond_nodes,
     is_own,
     not_a_host,
@@ -230,7 +230,7 @@ def accelerate_total(view: View, command: LaunchCommand) -> Iterator[LaunchFindi
     have = view.site.gpus_per_node
     ids = given.get("gpu_ids", "all")
     named = 0 if ids == "all" or is_open(ids) else len(ids.split(","))
-    if not nodes:
+    if not nodes or command.last("cpu") is not None:
         return
     option = command.last("total")
     if total is None:
@@ -256,18 +256,10 @@ def accelerate_total(view: View, command: LaunchCommand) -> Iterator[LaunchFindi
             f" {have} GPUs ({view.site.gpus_source})",
             f"write --num_processes={nodes * have}, if each is to use all its GPUs",
         )
-    elif each > have and view.site.gpus is None and not named:
-        yield beyond_assumed(each)
-    elif each > have and view.site.gpus is not None:
+    elif each > have and (view.site.gpus is not None or not named):
         right = f"--num_processes={nodes * have}"
         edits = (Replace(option, (right,)),) if option is not None else ()
-        yield error(
-            "too-many-gpus",
-            f"{count(each, 'process')} on a node with 1 GPU each need {each}; the node has {have}"
-            f" ({view.site.gpus_source})",
-            f"write {right}",
-            edits,
-        )
+        yield beyond_gpus(view, each, f"write {right}", edits)
     if 0 < named < each:
         yield error(
             "visible-devices",
@@ -336,16 +328,9 @@ def deepspeed_resources(view: View, command: LaunchCommand) -> Iterator[LaunchFi
         )
     each, have = command.last("per_node"), view.site.gpus_per_node
     number = whole_number(each.value) if each is not None else None
-    if number is not None and number > have and view.site.gpus is None:
-        yield beyond_assumed(number)
-    elif each is not None and number is not None and number > have:
+    if each is not None and number is not None and number > have:
         right = (each.words[0].text.partition("=")[0], str(have))
-        yield error(
-            "too-many-gpus",
-            f"{each.text}: the node has {have} GPUs ({view.site.gpus_source})",
-            f"write {' '.join(right)}",
-            (Replace(each, right),),
-        )
+        yield beyond_gpus(view, number, f"write {' '.join(right)}", (Replace(each, right),))
     shown = visible(command, view.site)
     first = ",".join(str(n) for n in range(number or 0))
     if shown is not None and (filters or (numbers and shown != first)):
