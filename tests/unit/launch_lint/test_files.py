@@ -246,18 +246,12 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         ({"c.yaml": COMPOSE}, "nvidia is Docker's default runtime. Add deploy:", "ok"),
         ({"c.yaml": SERVING}, "service a: the container has 64 MiB of /dev/shm", "ok"),
         ({"c.yaml": SERVING}, "does not get /dev/infiniband", "ok"),
-        (
-            {"c.yaml": f"{SERVING}    ipc: host\n    devices: [/dev/infiniband]\n"},
-            "no launch command",
-            "/dev/",
-        ),
+        ({"c.yaml": f"{SERVING}    ipc: host\n    devices: [/dev/infiniband]\n"},
+         "no launch command", "/dev/"),
         ({"c.yaml": SERVING.replace("4", "1")}, "does not get /dev/infiniband", "64 MiB"),
         ({"s.yaml": SKYPILOT.replace("COMMAND", RANKED)}, "each gets --node-rank=0", "ok"),
-        (
-            {"s.yaml": SKYPILOT.replace("COMMAND", RANKED.replace("0", "$SKYPILOT_NODE_RANK"))},
-            "12 processes, 4 on each of 3 nodes",
-            "each gets",
-        ),
+        ({"s.yaml": SKYPILOT.replace("COMMAND", RANKED.replace("0", "$SKYPILOT_NODE_RANK"))},
+         "12 processes, 4 on each of 3 nodes", "each gets"),
         ({"R.md": f"<!-- (c) -->\n\n{PAGE}"}, "8 processes", "XML"),
         ({"R.md": f"{PAGE}```\nsrun --ntasks=8\n```\n"}, "8 processes", "no program"),
         ({"R.md": f"{PAGE}row, 1, 2, 3, 4\n"}, "8 processes", "rows"),
@@ -269,16 +263,10 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         ({"Dockerfile": f"{BUILT}CMD {EIGHT}\n"}, "NCCL_PROTO: RUN exports", "NCCL_ALGO: "),
         ({"Dockerfile": f"{BUILT}CMD {EIGHT}\n"}, "rite ENV NCCL_PROTO=VALUE", "CUDA_HOME"),
         ({"Dockerfile": f"{BUILT}ENV NCCL_PROTO=LL\nCMD {EIGHT}\n"}, "8 processes", "RUN"),
-        (
-            {"Dockerfile": 'FROM a\nENV N=8\nCMD ["torchrun", "--nproc-per-node=${N}", "t.py"]\n'},
-            '["sh", "-c", "torchrun --nproc-per-node=${N} t.py"]',
-            "$(",
-        ),
-        (
-            {"Dockerfile": 'FROM a\nENV N=8\nCMD ["sh", "-c", "torchrun --nproc-per-node=$N t"]\n'},
-            "8 processes",
-            "no shell",
-        ),
+        ({"Dockerfile": 'FROM a\nENV N=8\nCMD ["torchrun", "--nproc-per-node=${N}", "t.py"]\n'},
+         '["sh", "-c", "torchrun --nproc-per-node=${N} t.py"]', "$("),
+        ({"Dockerfile": 'FROM a\nENV N=8\nCMD ["sh", "-c", "torchrun --nproc-per-node=$N t"]\n'},
+         "8 processes", "no shell"),
         ({"Dockerfile": f"FROM a\nENV N=8\nCMD {EIGHT.replace('8', '$N')}\n"}, "8 proc", "shell"),
         ({"Dockerfile": f"{DOCKERFILE}ENTRYPOINT torchrun t.py\n"}, "1 process", "per-node=8"),
         ({"Dockerfile": f"FROM a\nCMD {'[' * 100_000}\n"}, "of no known kind", "bug"),
@@ -297,16 +285,10 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         ({"c.yaml": COMPOSE.replace("Ring", "Rng")}, "NCCL_ALGO=Rng: 'Rng' is not an", "passed"),
         ({"c.yaml": COMPOSE + "    env_file: [a.env]\n"}, "what a.env sets is not known", "passed"),
         ({"c.yaml": OF_ENV % 'NCCL_DEBUG="INFO"'}, 'NCCL_DEBUG="INFO": NCCL takes', "ok"),
-        (
-            {"c.yaml": OF_ENV % 'NCCL_SOCKET_IFNAME="e0"'},
-            "the quotes are a part of the value",
-            "ok",
-        ),
-        (
-            {"c.yaml": COMPOSE + "    env_file: a.env\n", "a.env": 'NCCL_PROTO="LX"\n'},
-            "NCCL_PROTO=LX: 'LX' is not a protocol",
-            "a.env",
-        ),
+        ({"c.yaml": OF_ENV % 'NCCL_SOCKET_IFNAME="e0"'}, "the quotes are a part of the value",
+         "ok"),
+        ({"c.yaml": COMPOSE + "    env_file: a.env\n", "a.env": 'NCCL_PROTO="LX"\n'},
+         "NCCL_PROTO=LX: 'LX' is not a protocol", "a.env"),
         ({"c.yaml": SHELL}, "4 processes, all on one node", "container"),
         ({"c.yaml": SHELL}, "service  test\n", "container"),
         ({"c.yaml": OF_ENV % "NCCL_ALGO=Rng"}, "service a: NCCL_ALGO=Rng", "ok"),
@@ -342,11 +324,8 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
             )
         ),
         ({"page.md": f"Start it:\n```yaml\n{SHELL}```\n"}, "4 processes", "container"),
-        (
-            {"c.yaml": SHELL.replace("mpirun", "./go.sh").replace("all_red", "env A=NCCL_ALGO=")},
-            "./go.sh",
-            "starts   ",
-        ),
+        ({"c.yaml": SHELL.replace("mpirun", "./go.sh").replace("all_red", "env A=NCCL_ALGO=")},
+         "./go.sh", "starts   "),
         ({"a.sh": "docker compose run worker all_reduce_perf -g 8\n"}, "8 GPUs each", "container"),
         # Files that a script reads.
         ({"a.sh": f"source ./env.sh\n{MPIRUN}"}, "what ./env.sh sets is not known here", "16"),
@@ -360,20 +339,14 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
             "'Rng' is not an algorithm",
             "lib.sh",
         ),
-        (
-            {"a.sh": "source run.sh\n", "run.sh": "mpirun -np 8 all_reduce_perf -b 8 -e 8G -f 2"},
-            "8 processes, all on one node",
-            "run.sh",
-        ),
+        ({"a.sh": "source run.sh\n", "run.sh": "mpirun -np 8 all_reduce_perf -b 8 -e 8G -f 2"},
+         "8 processes, all on one node", "run.sh"),
         # Variables of a container.
         ({"a.sh": DOCKER}, "what a.env holds is not known here", "a.env sets"),
         ({"a.sh": DOCKER, "a.env": "# x\nNCCL_ALG=Ring\n"}, "no variable NCCL_ALG", "holds"),
         ({"a.sh": DOCKER, "a.env": "NCCL_IB_HCA='mlx5_0'\n"}, "quotes are a part of", "holds"),
-        (
-            {"a.sh": f"export NCCL_PROTO=LL\n{DOCKER}", "a.env": "NCCL_ALGO=Ring\n"},
-            "NCCL_PROTO is set outside docker run",
-            "NCCL_ALGO is set",
-        ),
+        ({"a.sh": f"export NCCL_PROTO=LL\n{DOCKER}", "a.env": "NCCL_ALGO=Ring\n"},
+         "NCCL_PROTO is set outside docker run", "NCCL_ALGO is set"),
         # Host files that a text shows, or that a script writes.
         ({"a.md": f"{SHOWN}**hosts**\na slots=2\nb slots=2\n"}, "2 on each of 2 nodes", "error"),
         ({"a.md": f"{SHOWN}hosts contains:\n```\na:2\nb:2\n```\n"}, "2 on each of 2", "error"),
@@ -382,11 +355,8 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         ({"a.md": f"{SHOWN.replace('./hosts', 'ip')}$ cat ip\na\nb\n"}, "nodes (a, b)", "not here"),
         ({"a.sh": f"{UNSET}torchrun -m t\n"}, "ALGO, NCCL_DEBUG are set without", "ALGO is set"),
         ({"a.md": f"$ cat /etc/nccl.conf\n{UNSET}$ {EIGHT}\n"}, "8 processes", "export"),
-        (
-            {"a.md": f"$ cat .deepspeed_env\n{UNSET}{DEFAULT}"},
-            "2 on each of 2 nodes (a, b)",
-            "without",
-        ),
+        ({"a.md": f"$ cat .deepspeed_env\n{UNSET}{DEFAULT}"}, "2 on each of 2 nodes (a, b)",
+         "without"),
         ({"a.sh": f"cat > t.csv <<E\nallreduce,0,9,tree,ll,4,2,16\nE\n{SHOWN}"}, "4 proc", "rows"),
         ({"a.md": "We ran `A_B=/a/b mpirun -np 4 ./a` here.\n"}, "4 processes", "no launch"),
         ({"a.md": f"My nccl.conf:\nNCCL_DEBUG = INFO\n\n{EIGHT}\n"}, "'NCCL_DEBUG ' sets", "ok "),
@@ -417,20 +387,10 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
                 ("-np 16", "these hosts have 2 GPUs. Write --host j-gpu-node-0.j:1,j-", ".j:8"),
             )
         ),
-        (
-            {"v.yaml": VOLCANO.replace("--host $HOSTS", "--hostfile /etc/volcano/gpu-node.host")},
-            "(j-gpu-node-0.j, j-gpu",
-            "not here",
-        ),
-        (
-            {
-                "v.yaml": VOLCANO.replace("$HOSTS", "$VC_GPU_NODE_HOSTS").replace(
-                    "svc: [], mpi", "x"
-                )
-            },
-            "Volcano's plugin svc only, and the job does not have it",
-            "ok",
-        ),
+        ({"v.yaml": VOLCANO.replace("--host $HOSTS", "--hostfile /etc/volcano/gpu-node.host")},
+         "(j-gpu-node-0.j, j-gpu", "not here"),
+        ({"v.yaml": VOLCANO.replace("$HOSTS", "$VC_GPU_NODE_HOSTS").replace("svc: [], mpi", "x")},
+         "Volcano's plugin svc only, and the job does not have it", "ok"),
         ({"v.yaml": TASKS.replace("RANK", "$(VC_TASK_INDEX)")}, "1 on each of 4 nodes", "error"),
         ({"v.yaml": TASKS.replace("RANK", "$VC_TASK_INDEX")}, "no shell reads $VC_TASK", "ok"),
         (
@@ -443,30 +403,18 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
             "ok",
         ),
         # The indices of each task begin with 0.
-        (
-            {"v.yaml": TASKS.replace("RANK", "$(VC_TASK_INDEX)") + _second(TASKS)},
-            "VC_TASK_INDEX counts from 0 in each of worker, more",
-            "ok",
-        ),
+        ({"v.yaml": TASKS.replace("RANK", "$(VC_TASK_INDEX)") + _second(TASKS)},
+         "VC_TASK_INDEX counts from 0 in each of worker, more", "ok"),
         ({"t.yml": DSTACK}, "4 on each of 2 nodes (node0, node1)", "not known"),
         ({"t.yml": DSTACK.replace("4:16", "1..8:16")}, "number of processes is '$DSTACK_", "error"),
         ({"t.yml": DSTACK.replace("-n $DSTACK_GPUS_NUM", "-n 9")}, "9 wanted, 8 there", "ok"),
-        (
-            {"s.yaml": SKYPILOT.replace("COMMAND", "mpirun -H ${hosts%,} all_reduce_perf -b 1G")},
-            "12 processes, 4 on each of 3 nodes (node0, node1, node2)",
-            "ok",
-        ),
+        ({"s.yaml": SKYPILOT.replace("COMMAND", "mpirun -H ${hosts%,} all_reduce_perf -b 1G")},
+         "12 processes, 4 on each of 3 nodes (node0, node1, node2)", "ok"),
         ({"s.yaml": SKYPILOT.replace("COMMAND", f"{OF_TORCH} t.py")}, "4 on each", "not known"),
-        (
-            {"a.yml": AZURE.replace("COMMAND", "python t.py ${{inputs.nodes}}")},
-            "16 processes, 8 on each of 2 nodes  (Azure ML)",
-            "nested-launcher",
-        ),
-        (
-            {"a.yml": AZURE.replace("COMMAND", "accelerate launch --num_processes 8 t.py")},
-            "Write process_count_per_instance: 1",
-            "ok",
-        ),
+        ({"a.yml": AZURE.replace("COMMAND", "python t.py ${{inputs.nodes}}")},
+         "16 processes, 8 on each of 2 nodes  (Azure ML)", "nested-launcher"),
+        ({"a.yml": AZURE.replace("COMMAND", "accelerate launch --num_processes 8 t.py")},
+         "Write process_count_per_instance: 1", "ok"),
         (
             {
                 "a.yml": AZURE.replace("instance: 8", "instance: 1").replace(
@@ -477,17 +425,12 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
             "inner",
         ),
         ({"a.yml": AZURE.replace("COMMAND", "python t.py")}, "Write NCCL_DEBUG=INFO", "fixed"),
-        (
-            {"j.sh": BATCH},
-            "on the first of 2 nodes only: 1 node of the job stays idle, unless t.py starts proc",
-            "warning",
-        ),
+        ({"j.sh": BATCH},
+         "on the first of 2 nodes only: 1 node of the job stays idle, unless t.py starts proc",
+         "warning"),
         ({"j.sh": BATCH.replace("=2", "=1")}, "if t.py waits for 4 tasks of the job", "warning"),
-        (
-            {"j.sh": "#!/bin/sh\n#PBS -l select=2:ngpus=4\npython t.py\n"},
-            "PBS runs the batch script on the first of 2 nodes only: 1 node",
-            "srun",
-        ),
+        ({"j.sh": "#!/bin/sh\n#PBS -l select=2:ngpus=4\npython t.py\n"},
+         "PBS runs the batch script on the first of 2 nodes only: 1 node", "srun"),
         ({"j.sh": f"{BATCH}srun python t.py\n"}, "8 processes, 4 on each of 2", "batch script"),
         ({"j.sh": f"{BATCH}$RUN python t.py\n"}, "no launch command", "batch script"),
         *(
@@ -516,28 +459,19 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
             "8 on each of 4 nodes",
             "ok ",
         ),
-        (
-            {"l.yaml": LWS.replace("- name: t", "- name: u\n          name: t")},
-            "name is also in",
-            "c:",
-        ),
+        ({"l.yaml": LWS.replace("- name: t", "- name: u\n          name: t")}, "name is also in",
+         "c:"),
         ({"l.yaml": LWS}, "worker: the pod has 64 MiB of /dev/shm", "no shell reads"),
         ({"l.yaml": LWS.replace("$I", "i") + "  c: |\n    A: $A\n"}, "of 4 nodes", "not filled"),
         ({"l.yaml": LWS}, "$IMAGE is not filled in: its fields were not checked", "ok "),
         # What a template leaves open may hold the variable of a command, too.
         ({"l.yaml": LWS.replace("_node=8", "_node=$GPUS")}, "$IMAGE is not", "no shell reads"),
-        (
-            {"l.yaml": LWS.replace("_node=8", "_node=$GPUS").replace("$IMAGE", "i")},
-            "no shell reads $GPUS",
-            "not filled in",
-        ),
+        ({"l.yaml": LWS.replace("_node=8", "_node=$GPUS").replace("$IMAGE", "i")},
+         "no shell reads $GPUS", "not filled in"),
         ({"l.yaml": LWS.replace("size: 4", "size: __SIZE__")}, "__SIZE__ is not", "expected"),
         ({"t.yaml": TRAINJOB}, "8 processes, 4 on each of 2 nodes", "warning"),
-        (
-            {"t.yaml": TRAINJOB.replace("torchrun", "mpirun python")},
-            "8 processes, 4 on each of 2",
-            "not shown",
-        ),
+        ({"t.yaml": TRAINJOB.replace("torchrun", "mpirun python")}, "8 processes, 4 on each of 2",
+         "not shown"),
         ({"t.yaml": RUNTIME}, "8 processes, 4 on each of 2 nodes", "per-node"),
         ({"g.yaml": GLOO}, "torchrun runs in 4 pods, and without --nnodes each is", "nvidia.com"),
         ({"g.yaml": GLOO.replace("--master_addr=a", "")}, "note Job: torchrun runs in", "nvi"),
@@ -554,33 +488,24 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
             "ok",
         ),
         # The beginning of a command, which a line elsewhere completes.
-        (
-            {"a.md": 'We use\n```\nRUN="torchrun --nnodes=2 --nproc-per-node=8"\n```\n'},
-            "what may follow it is not known",
-            "error",
-        ),
+        ({"a.md": 'We use\n```\nRUN="torchrun --nnodes=2 --nproc-per-node=8"\n```\n'},
+         "what may follow it is not known", "error"),
         ({"a.sh": "#!/bin/sh\n#$ -pe mpi 16\nmpirun -np $NSLOTS all_reduce_perf\n"}, "16", "'"),
         ({"a.md": "`poetry run torchrun --nproc_per_node 4 t.py`\n"}, "4 processes", "warning"),
         # Settings around a command that does not get them.
-        (
-            {"a.md": f"```\n{EIGHT}\n```\nOn both:\n```\nexport NCCL_P2P_DISABLE=1\n```\n"},
-            "NCCL_P2P_DISABLE=1: GPUs of a node exchange data through host memory",
-            "ok",
-        ),
+        ({"a.md": f"```\n{EIGHT}\n```\nOn both:\n```\nexport NCCL_P2P_DISABLE=1\n```\n"},
+         "NCCL_P2P_DISABLE=1: GPUs of a node exchange data through host memory", "ok"),
         ({"a.sh": f"docker build -t deepspeed -f d .\n{SHOWN}"}, "4 processes", "deepspeed"),
         ({"a.sh": "enroot import -o a docker://x#deepspeed\n"}, "kind", "starts"),
         ({"l.yaml": LWS.replace("nvidia.com/gpu", '"${KIND}"')}, "8 on each of 4", "no container"),
-        (
-            {"a.md": "**NCCL_P2P_DISABLE=1** ./all_reduce_perf -b 8 -e 2G -f 2 -g 2\n"},
-            "NCCL_P2P_DISABLE=1: GPUs of a node exchange",
-            "ok",
-        ),
+        ({"a.md": "**NCCL_P2P_DISABLE=1** ./all_reduce_perf -b 8 -e 2G -f 2 -g 2\n"},
+         "NCCL_P2P_DISABLE=1: GPUs of a node exchange", "ok"),
         ({"a.sh": "rocprof --timestamp on ./all_reduce_perf -g 8\n"}, "8 GPUs each", "not known"),
         # The version of a launcher is no command.
         ({"a.md": f"mpirun version 4.1.7a1\n{SHOWN}"}, "4 processes", "version"),
         ({"a.md": "mpirun (Open MPI) 5.0.3\nmpirun -np 2 ./a.out\n"}, "2 processes", "Open is"),
     ],
-)
+)  # fmt: skip
 def test_what_other_files_say(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

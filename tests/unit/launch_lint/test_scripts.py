@@ -39,10 +39,8 @@ LISTED = "L='a:8\nb:8'\nH=$(echo \"$L\" | tr '\\n' ,)\n"
         # Known numbers are not doubted.
         (f"# on 2 nodes\nmpirun -np 8 -N 8 {TEST}", "8 processes, all on one node"),
         # A host that a program prints, with its slots.
-        (
-            f"a=$(sed -n 1p h | cut -d, -f1); mpirun -np 16 -H $a:8,$(tail -1 h):8 {TEST}",
-            "16 processes, 8 on each of 2 nodes",
-        ),
+        (f"a=$(sed -n 1p h | cut -d, -f1); mpirun -np 16 -H $a:8,$(tail -1 h):8 {TEST}",
+         "16 processes, 8 on each of 2 nodes"),
         (f"mpirun -np 16 -H $(paste -sd, h) {TEST}", "16 processes, 1 GPU each = 16 ranks; on"),
         (f"{LISTED}mpirun -np 16 -H ${{H%,}} {TEST}", "16 processes, 8 on each of 2 nodes"),
         (f"{LISTED}mpirun -np 16 -H ${{H::-1}} {TEST}", "16 processes, 8 on each of 2 nodes"),
@@ -67,10 +65,8 @@ LISTED = "L='a:8\nb:8'\nH=$(echo \"$L\" | tr '\\n' ,)\n"
             f" --master-args '-np 16 -x NCCL_ALGO {TEST}' -e NCCL_ALGO=RING",
             "16 processes, 8 on each of 2 nodes",
         ),
-        (
-            f"ssh b 'killall -9 mpirun all_reduce_perf || true'\nmpirun -np 2 -H a,b {TEST}",
-            "2 processes, 1 on each of 2 nodes",
-        ),
+        (f"ssh b 'killall -9 mpirun all_reduce_perf || true'\nmpirun -np 2 -H a,b {TEST}",
+         "2 processes, 1 on each of 2 nodes"),
         # The path of a script, whose value has blanks.
         (
             'R="$( cd "$( dirname "${BASH_SOURCE[0]}" )/.." && pwd )"\nexport NCCL_DEBUG=INFO\n'
@@ -79,20 +75,14 @@ LISTED = "L='a:8\nb:8'\nH=$(echo \"$L\" | tr '\\n' ,)\n"
         ),
         # One process that is a launcher, alone or behind a shell.
         (f"srun -N 1 -n 1 mpirun -np 8 {TEST}", "8 processes, all on one node, 1 GPU each = 8"),
-        (
-            f"srun --nodes=1 --gpus-per-node=8 bash -c 'cd /w && mpirun -np 8 ./{TEST}'",
-            "8 processes, all on one node, 1 GPU each = 8 ranks",
-        ),
+        (f"srun --nodes=1 --gpus-per-node=8 bash -c 'cd /w && mpirun -np 8 ./{TEST}'",
+         "8 processes, all on one node, 1 GPU each = 8 ranks"),
         # GPUs of a job on named nodes.
-        (
-            "srun -w worker-0 --gpus=4 all_reduce_perf -b 8 -e 8G -f 2 -g 4",
-            "1 process, on worker-0, 4 GPUs each = 4 ranks",
-        ),
+        ("srun -w worker-0 --gpus=4 all_reduce_perf -b 8 -e 8G -f 2 -g 4",
+         "1 process, on worker-0, 4 GPUs each = 4 ranks"),
         # A script that a launcher starts.
-        (
-            f"case $OMPI_COMM_WORLD_LOCAL_RANK in\n0) numactl --cpunodebind=$1 {TEST};;\nesac",
-            "not known: the script reads OMPI_COMM_WORLD_LOCAL_RANK",
-        ),
+        (f"case $OMPI_COMM_WORLD_LOCAL_RANK in\n0) numactl --cpunodebind=$1 {TEST};;\nesac",
+         "not known: the script reads OMPI_COMM_WORLD_LOCAL_RANK"),
         (
             "#SBATCH -p <<<PARTITION>>>\n#SBATCH -N 1\n#SBATCH --ntasks-per-node=8\n"
             f"read -r -d '' CMD <<EOF\ncd /w\n{TEST} -g 1\nEOF\nsrun bash -c \"$CMD\"",
@@ -109,18 +99,14 @@ LISTED = "L='a:8\nb:8'\nH=$(echo \"$L\" | tr '\\n' ,)\n"
         (f"command:\n# mpirun -np 2 -H a,b {TEST}\n(hang here)", "2 processes, 1 on each"),
         # Without -n, mpirun fills slots, of which a job of Slurm without tasks shows none.
         (f"#SBATCH --nodes=1\n#SBATCH --gres=gpu:8\nmpirun {EIGHT}", "not known: -n is not given"),
-        (
-            f"#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\nmpirun {EIGHT}",
-            "2 processes, 1 on each of 2 nodes",
-        ),
+        (f"#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\nmpirun {EIGHT}",
+         "2 processes, 1 on each of 2 nodes"),
         # sbatch ends a directive at #, and a variable that has a value is set.
         (f"#SBATCH -N 2\n#SBATCH --ntasks-per-node 4# tasks\nsrun {TEST}", "8 processes, 4 on"),
         (f"N=4\nif [[ -z $N ]]; then N=1; fi\nmpirun -np $N {TEST}", "4 processes"),
         (f'N=4\nif [ -n "${{N}}" ]; then N=2; else N=3; fi\nmpirun -np $N {TEST}', "2 processes"),
-        (
-            f'#SBATCH -N 1\nN=4\nif [ -z "${{SLURM_JOB_ID-}}" ]; then N=1; fi\nsrun -n $N {TEST}',
-            "4 processes",
-        ),
+        (f'#SBATCH -N 1\nN=4\nif [ -z "${{SLURM_JOB_ID-}}" ]; then N=1; fi\nsrun -n $N {TEST}',
+         "4 processes"),
         (f"N=$M\nif [ -z $N ]; then N=1; fi\nmpirun -np $N {TEST}", "not known"),
         (
             "read -r -d '' CMD <<EOF\ntorchrun_jsc --nnodes 2 --nproc-per-node 4"
@@ -128,7 +114,7 @@ LISTED = "L='a:8\nb:8'\nH=$(echo \"$L\" | tr '\\n' ,)\n"
             "2 processes, 1 on each of 2 nodes; torchrun starts 4 in each = 8 ranks",
         ),
     ],
-)
+)  # fmt: skip
 def test_what_a_script_starts(text: str, expected: str) -> None:
     (one,) = checked(text)
     assert said(one).startswith(expected)
