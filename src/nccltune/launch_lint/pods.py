@@ -165,12 +165,13 @@ def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
     pods = pods_of(document)
     for pod in pods:
         yield from _gpus(document, pod, pods)
+        text = " ".join(word for one in pods if one is pod or one.starts_mpi for word in one.words)
         if pod.role != "Launcher" or at(document, "spec", "runLauncherAsWorker"):
-            yield from _shared_memory(document, [pod, *(one for one in pods if one.starts_mpi)])
+            yield from _shared_memory(document, pod, text)
         yield from _mounts(document, pod)
         yield from _locked_memory(pod)
         yield from _fabric(document, pod, pods)
-        yield from _channel(pod, [pod, *(one for one in pods if one.starts_mpi)])
+        yield from _channel(pod, text)
         yield from _host_network(document, pod)
         yield from _interfaces(document, pod, pods)
         if placeholder_in(document) is None:
@@ -345,9 +346,7 @@ _SLICE = re.compile(r"'nvidia\.com/(?:mig-|gpu\.shared|gpu(?:cores|mem))")
 """A part of a GPU (MIG, time slices, HAMi), of which NCCL does not connect several."""
 
 
-def _shared_memory(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFinding]:
-    """Find the first of `pods` without memory to share; the others start programs in it."""
-    pod, text = pods[0], " ".join(word for one in pods for word in one.words)
+def _shared_memory(document: dict[str, Any], pod: PodSpec, text: str) -> Iterator[LaunchFinding]:
     is_one = _SERVER.search(text) is not None and _SEVERAL_RANKS.search(text) is None
     is_other = _WITHOUT_NCCL.search(text) is not None and _WITH_NCCL.search(text) is None
     limits = str([at(one, "resources", "limits") for one in pod.containers])
@@ -463,16 +462,15 @@ def _fabric(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iter
         )
 
 
-def _channel(pod: PodSpec, pods: list[PodSpec]) -> Iterator[LaunchFinding]:
+def _channel(pod: PodSpec, text: str) -> Iterator[LaunchFinding]:
     """Find copies by NVLink between nodes in pods that claim no channel of IMEX."""
-    used = _BY_NVLINK.search(" ".join(word for one in pods for word in one.words))
+    used = _BY_NVLINK.search(text)
     if used is not None and pod.number > 1 and pod.gpus and not _IMEX.search(str(pod.spec)):
-        yield note(
-            "pod-imex",
+        said = (
             f"{pod.role}: {used[0]} maps memory of other nodes over NVLink, and the pod claims no"
-            " IMEX channel: unless something else gives it one, that fails",
-            "add the claim of a ComputeDomain's channel to resourceClaims",
         )
+        said += " IMEX channel: unless something else gives it one, that fails"
+        yield note("pod-imex", said, "add the claim of a ComputeDomain's channel to resourceClaims")
 
 
 _BY_NVLINK = re.compile(r"\bmultinode_\w+|\bNCCL_MNNVL_ENABLE=1\b")
@@ -560,12 +558,10 @@ def unexpanded(role: str, words: list[str], fix: str) -> Iterator[LaunchFinding]
     `fix` has {0} for the name.
     """
     if words and re.search(r"\w\s", words[0]) and not is_open(words[0]):
-        yield error(
-            "no-shell",
-            f"{role}: '{' '.join(words[0].split()[:3])} ...' is one word of the command, which no"
-            " shell splits: there is no program of that name",
-            "write each word as an item of the list, or put sh and -c before it",
-        )
+        said = f"{role}: '{' '.join(words[0].split()[:3])} ...' is one word, which no shell splits"
+        fix = "write each word as an item of the list, or put sh and -c before it"
+        yield error("no-shell", f"{said}: there is no program of that name", fix)
+        return
     bare = [match[1] for word in words if (match := _BARE.search(word)) is not None]
     if bare and (is_launcher(words[0]) or is_nccl_test(words[0])):
         yield error(

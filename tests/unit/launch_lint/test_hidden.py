@@ -168,13 +168,12 @@ metadata: {name: p}
 spec: {replicas: 2, template: {spec: {containers: [{name: c, image: i, command: [%s],
   resources: {limits: {nvidia.com/gpu: 2}}}]}}}
 """
-POLICY = (
-    "spec: {nprocPerNode: '2', elasticPolicy: {rdzvBackend: c10d}, pytorchReplicaSpecs: {Worker: "
-)
-ELASTIC = (
-    (POD % "torchrun, t.py").replace("Deployment", "PyTorchJob").replace("name: c", "name: pytorch")
-)
-ELASTIC = ELASTIC.replace("spec: ", POLICY, 1).replace("}]}}}", "}]}}}}}")
+ELASTIC = """apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+spec: {nprocPerNode: '2', elasticPolicy: {rdzvBackend: c10d}, pytorchReplicaSpecs: {Worker: {
+  replicas: 2, template: {spec: {containers: [{name: pytorch, image: i, command: [torchrun, t.py],
+  resources: {limits: {nvidia.com/gpu: 2}}}]}}}}}
+"""
 DEVICE = "Rank 0 Group 0 Pid {} on n{} device 0 [0x1a] NVIDIA H100\n"
 SLOTS = "There are not enough slots\nthat were requested by the application:\n  ./all_reduce_perf\n"
 

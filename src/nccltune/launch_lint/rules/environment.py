@@ -111,14 +111,16 @@ def unexported(view: View) -> Iterator[LaunchFinding]:
         if name in read and name not in known and not re.search(rf"\$\{{?{name}\b", words)
     ]
     if bare:
-        are, them = ("is", "it") if len(bare) == 1 else ("are", "them")
-        yield (note if bare == ["CUDA_VISIBLE_DEVICES"] else warning)(
-            "not-exported",
-            f"{', '.join(bare)} {are} set without export:"
-            f" {view.command.launcher.text or 'the program'} does not get {them}, unless the"
-            f" environment has {them} already",
-            f"write export {' '.join(bare)}",
-        )
+        blame = note if bare == ["CUDA_VISIBLE_DEVICES"] else warning
+        why = f": {view.command.launcher.text or 'the program'} does not get"
+        yield blame("not-exported", *_without_export(bare, why))
+
+
+def _without_export(names: list[str], why: str, then: str = ",") -> tuple[str, str]:
+    """Return what is said of variables that a script sets for itself, and the fix."""
+    are, them = ("is", "it") if len(names) == 1 else ("are", "them")
+    said = f"{', '.join(names)} {are} set without export{why} {them}{then} unless the"
+    return f"{said} environment has {them} already", f"write export {' '.join(names)}"
 
 
 def lost_over_ssh(view: View) -> Iterator[LaunchFinding]:
@@ -154,14 +156,8 @@ def lost_in_shell(view: View) -> Iterator[LaunchFinding]:
         if name in scope.values and name not in own and not _OF_ENVIRONMENT.match(name)
     ]
     if lost and view.command.launcher.text:
-        are, them = ("is", "it") if len(lost) == 1 else ("are", "them")
-        yield warning(
-            "not-exported",
-            f"{', '.join(lost)} {are} set without export, and in '...' only the shell that"
-            f" {view.command.launcher.text} starts reads {them}: empty there, unless the"
-            f" environment has {them} already",
-            f"write export {' '.join(lost)}",
-        )
+        why = f", and in '...' only the shell that {view.command.launcher.text} starts reads"
+        yield warning("not-exported", *_without_export(lost, why, ": empty there,"))
 
 
 _READ_IN_SHELL = re.compile(r"(?<!\\)\$\{?([A-Za-z_]\w*)\}?(?![:\w-])")

@@ -19,6 +19,7 @@ from nccltune.launch_lint.hosts import split_list
 from nccltune.launch_lint.options import ON_JOB, TRAINERS
 from nccltune.launch_lint.placed import PlacementOptions, placement_options
 from nccltune.launch_lint.rules.shape import with_gpus
+from nccltune.launch_lint.rules.torchrun import beyond_gpus
 from nccltune.launch_lint.words import whole_number
 from nccltune.model.finding import Severity
 from nccltune.model.scale import count
@@ -207,10 +208,7 @@ def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
         return
     most, launcher, total = placement.most, view.flavor.launcher, view.command.last("total")
     if view.site.gpus is None and program.gpus == 1 and (most <= _MOST_GPUS or view.site.ran):
-        yield note(
-            "too-many-gpus",
-            f"{count(most, 'process')} on a node need {most} GPUs; --gpus {most} if it has them",
-        )
+        yield beyond_gpus(view, most, "")
         return
     fit = have // most if have % most == 0 else 0
     edits: tuple[Edit, ...] = ()

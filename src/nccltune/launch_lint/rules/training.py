@@ -208,12 +208,11 @@ def world_size(view: View) -> Iterator[LaunchFinding]:
     # Some programs mean the number of nodes by --world-size.
     is_nodes = not stated[1] and int(stated[2]) == len(placement.nodes)
     if view.flavor.launcher in _PASS_ON and int(stated[2]) < placement.processes and not is_nodes:
-        yield note(
-            "world-size",
+        said = (
             f"{view.command.launcher.text} starts {placement.processes} processes, and the program"
-            f" gets {stated[0]}: where it goes by that, the other ranks fail",
-            f"write {placement.processes}, or leave it out",
         )
+        said += f" gets {stated[0]}: where it goes by that, the other ranks fail"
+        yield note("world-size", said, f"write {placement.processes}, or leave it out")
 
 
 _WORLD_SIZE = re.compile(r"--(distributed[-_])?world[-_]size[ =](\d+)(?!\S)")
