@@ -177,7 +177,8 @@ def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
         if placeholder_in(document) is None:
             fix = "write $({0}), which Kubernetes replaces, or start it with bash -c"
             for container in pod.containers:
-                yield from unexpanded(pod.role, command_of(container), fix)
+                if "Training" not in str(document.get("kind")):  # A TrainJob has its own command.
+                    yield from unexpanded(pod.role, command_of(container), fix)
         yield from _not_text(pod)
         if _SUBSTITUTED.search(str(document)) is None:
             yield from _unreplaced_references(pod)
@@ -473,7 +474,7 @@ def _channel(pod: PodSpec, text: str) -> Iterator[LaunchFinding]:
         yield note("pod-imex", said, "add the claim of a ComputeDomain's channel to resourceClaims")
 
 
-_BY_NVLINK = re.compile(r"\bmultinode_\w+|\bNCCL_MNNVL_ENABLE=1\b")
+_BY_NVLINK = re.compile(r"\bmultinode_\w+")
 _IMEX = re.compile(r"'resourceClaims'|(?i:imex)|'privileged': True")
 
 

@@ -427,6 +427,8 @@ class _Script:
         scope, exported = self._scope, self._exported
         is_export = words[0].text == "export" or self._all_exported
         is_keyword = words[0].text in _KEYWORDS
+        if _ASSIGNMENT.match(words[0].text) and not _ASSIGNMENT.match(words[-1].text):
+            return  # What stands before a command is set for that alone.
         for word in words[1:] if is_keyword else words:
             name = assign(scope, word, assumed)
             if name is None:

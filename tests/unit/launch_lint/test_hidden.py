@@ -192,6 +192,7 @@ SLOTS = "There are not enough slots\nthat were requested by the application:\n  
         (SLURM.format(2) + "srun -n 4 python t.py --world-size 2", "4 processes", "world-size"),
         (SLURM.format(2) + "srun --accel-bind=gn python t.py", "leave out --accel-bind", "by node"),
         ("CUDA_VISIBLE_DEVICES=0,1\ntorchrun --nproc_per_node=2 t.py", "note not-exp", "warning"),
+        ("CUDA_VISIBLE_DEVICES=0 ./a\ntorchrun --nproc_per_node=2 t.py", "2 processes", "not-exp"),
         (f"```\nmpirun -H a:8 -np 8 {TEST}\n{SLOTS}```\n", "8 processes, all on a", "1 process"),
         (f"mpirun -n 2 -H a,b {TEST}\n{DEVICE.format(1, 1)}{DEVICE.format(2, 1)}", "2 starts of",
          "one-rank"),

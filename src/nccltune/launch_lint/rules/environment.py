@@ -102,7 +102,8 @@ def unexported(view: View) -> Iterator[LaunchFinding]:
     """Find a variable of NCCL that the script sets for itself: `NCCL_ALGO=Ring`, without export."""
     scope = view.site.scope
     # What Slurm has exported stays so.
-    read = {*table(), *["CUDA_VISIBLE_DEVICES"] * (not view.site.inherited)}
+    of_slurm = bool(view.site.inherited) or view.flavor.launcher is Launcher.SLURM
+    read = {*table(), *["CUDA_VISIBLE_DEVICES"] * (not of_slurm)}
     known = {variable.name for variable in view.variables if variable.value is not None}
     words = " ".join(word.raw for word in view.command.words)
     bare = [
