@@ -12,7 +12,6 @@ from nccltune.doctor.evidence.parsers.failures import (
     parse_failures,
     states_failure,
 )
-from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.watchdog import ranks_apart
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.node import folder_facts, put
@@ -340,87 +339,6 @@ def test_hostile_texts_take_bounded_time() -> None:
     assert completions("mlx5: x got completion with error: " * 20_000) == ()
 
 
-TABLE = """\
-+-----------------------------------------------------------------------------------------+
-| NVIDIA-SMI 570.86.10              Driver Version: 570.86.10      CUDA Version: 12.8     |
-|-----------------------------------------+------------------------+----------------------+
-|   0  NVIDIA H100 80GB HBM3          On  |   00000000:19:00.0 Off |                    0 |
-| N/A   33C    P0             71W /  700W |       1MiB /  81559MiB |      3%      Default |
-|                                         |                        |             Disabled |
-+-----------------------------------------+------------------------+----------------------+
-|   1  NVIDIA H100 80GB HBM3         Off  |   00000000:3B:00.0 Off |                    7 |
-| N/A   35C    P0             71W /  700W |       1MiB /  81559MiB |      0%      Default |
-|                                         |                        |              Enabled |
-+-----------------------------------------+------------------------+----------------------+
-"""
-
-
-def test_the_table_of_nvidia_smi() -> None:
-    found = parse_gpu_query(TABLE)
-    first, second = found.gpus
-    assert (first.index, first.bus_id, first.name) == (0, "0000:19:00.0", "NVIDIA H100 80GB HBM3")
-    assert (first.persistence, first.utilization_pct) == (True, 3)
-    assert (first.temperature_c, found.driver) == (33, "570.86.10")
-    assert (second.persistence, second.ecc_uncorrected) == (False, 7)
-    assert (first.mig, second.mig) == (False, True)
-
-
-FABRIC = """\
-    Fabric
-        State                             : Completed
-        Status                            : Success
-        CliqueId                          : 2
-        ClusterUUID                       : 0b6e40c4-0000-4357-9ba6-5291dd461278
-        Health
-            Summary                       : %s
-            Bandwidth                     : Full
---
-"""
-
-
-def test_the_fabric_of_each_gpu_without_its_title(tmp_path: Path) -> None:
-    put(tmp_path, "n1/pasted.txt", "".join(FABRIC % one for one in ("Healthy", "Unhealthy")))
-    (facts,) = folder_facts(tmp_path)
-    found = [(one["fabric_health"], one["fabric_status"]) for one in facts.named("gpus")]
-    assert found == [("healthy", "success"), ("unhealthy", "success")]
-    failed = FABRIC.replace("Success", "Insufficient Resources") % "Healthy"
-    titled = parse_gpu_query(f"=NVSMI LOG=\nGPU 00000000:19:00.0\n{failed}")
-    pasted = "$ nvidia-smi -q | grep -A2 Fabric\n" + FABRIC.partition("        Status")[0]
-    put(tmp_path, "n2/pasted.txt", pasted.replace("Completed", "In Progress"))
-    _, in_progress = folder_facts(tmp_path)
-    part = in_progress.named("gpus")
-    assert [one["fabric_state"] for one in part] == ["in_progress"]
-    assert [(one.bus_id, one.fabric_status) for one in titled.gpus] == [
-        ("0000:19:00.0", "insufficient_resources")
-    ]
-
-
-ROWS = """\
-GPU 00000000:9C:00.0
-    Remapped Rows
-        Uncorrectable Error               : 4
-        Pending                           : Yes
-        Remapping Failure Occurred        : No
-"""
-
-
-def test_remapped_rows() -> None:
-    (gpu,) = parse_gpu_query(ROWS).gpus
-    assert (gpu.bus_id, gpu.remap_pending, gpu.remap_failed) == ("0000:9c:00.0", True, False)
-    section = ROWS.partition("\n")[2]
-    (lone,) = parse_gpu_query(section).gpus
-    assert (lone.index, lone.remap_pending) == (None, True)
-    assert [one.index for one in parse_gpu_query(section * 2).gpus] == [0, 1]
-    (asked,) = parse_gpu_query(f"$ nvidia-smi -q -i 5 | grep -A4 Remapped\n{section}").gpus
-    assert asked.index == 5
-    rows = "<remapped_row_pending>No</remapped_row_pending>"
-    gpu = f'<gpu id="0"><remapped_rows>{rows}</remapped_rows><product_name>x</product_name></gpu>'
-    (other,) = parse_gpu_query(f"<nvidia_smi_log>{gpu}").gpus
-    assert (other.remap_pending, other.remap_failed) == (False, None)
-    pages = "GPU 00000000:9C:00.0\n    Retired Pages\n        Pending Page Blacklist    : Yes\n"
-    assert [one.remap_pending for one in parse_gpu_query(pages + ROWS).gpus] == [True, True]
-
-
 def test_a_tool_that_fails_after_one_that_does_not(tmp_path: Path) -> None:
     text = (
         "# rdma link show\nlink bnxt_re0/1 state ACTIVE physical_state LINK_UP\n# ibv_devinfo\n"
@@ -506,14 +424,6 @@ def test_settings_with_their_errors_below(tmp_path: Path) -> None:
     (facts,) = folder_facts(tmp_path)
     assert [one["kind"] for one in facts.named("failures")] == ["launcher"]
     assert "NCCL_ALGO" in [one["name"] for one in facts.named("settings")]
-
-
-def test_gpu_query_columns_in_any_order() -> None:
-    head = "name, pcie.link.width.current, driver_version\n"
-    text = f"{head}NVIDIA L40S, 8, 550.1\nNVIDIA L40S, 16, 550.1\n"
-    found = parse_gpu_query(text)
-    assert [(one.index, one.pcie_width) for one in found.gpus] == [(0, 8), (1, 16)]
-    assert found.driver == "550.1"
 
 
 def test_a_node_without_gpus_is_known_to_have_none(tmp_path: Path) -> None:
