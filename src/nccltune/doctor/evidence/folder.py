@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from nccltune.doctor.evidence.catalogue import TEXTS
 from nccltune.doctor.evidence.files import Unread, read_file
-from nccltune.doctor.evidence.item_names import INDEX
+from nccltune.doctor.evidence.item_names import INDEX, is_source
 from nccltune.doctor.evidence.kinds import OUTPUT, FileItems, kinds_of, plain_bytes
 from nccltune.doctor.evidence.layout import NodeFiles, nodes_in
 from nccltune.doctor.evidence.parsers.failures import mentions_failure
@@ -153,6 +153,7 @@ def put_file(
         _index(evidence, data)
     elif not kinds.items and not kinds.unclear:
         reason = _PROSE if mentions_failure(data) else _UNKNOWN
+        reason = _CODE if is_source(path.name) else reason
         evidence.refuse(shown, reason if data.strip() else "is empty")
     else:
         _put_items(evidence, evidence, kinds, shown, data)
@@ -269,6 +270,7 @@ def _dedented(data: bytes) -> bytes:
 
 
 _PROSE = "it mentions a failure and holds no output of a tool, so that nothing can be decided"
+_CODE = "it is a source file, and shows no run of a program"
 _CUT = "leave out lines of calls (grep -v opCount), or give both ends: head -c 15M, tail -c 15M"
 _UNKNOWN = "its kind is not recognised"
 _UNCLEAR = "which machine each is of is not known; give each as a file of its own"

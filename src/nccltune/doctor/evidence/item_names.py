@@ -79,6 +79,18 @@ def item_of_name(name: str) -> tuple[str, str]:
     return named_part(stem)[0], end
 
 
+_SOURCE = re.compile(
+    r"\.(?:py[xi]?|pxd|pot?|c|cc|cpp|cxx|cuh?|h|hpp|hip|rs|go|java|jsx?|tsx?|lua|rb|pl|bzl|nix|am"
+    r"|proto|cmake)(?:\.(?:old|bak|orig|in|j2|tmpl|template))?$",
+    re.IGNORECASE,
+)
+
+
+def is_source(name: str) -> bool:
+    """Return whether a file is the source of a program, or of its translations, by its name."""
+    return _SOURCE.search(name) is not None
+
+
 def _stem(stem: str) -> str:
     return stem.lower() if stem.lower() in KNOWN else stem.lower().replace("_", "-")
 
