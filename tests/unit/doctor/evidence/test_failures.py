@@ -284,6 +284,29 @@ def test_a_connection_that_is_tried_often(tries: str, kinds: list[str]) -> None:
     assert found == ["container_address" for _ in kinds]
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["ib_md.c:1 UCX  ERROR ibv_open_device(mlx5_9) failed: No such file",
+     "n1:7:8 [0] transport/net_ib.cc:148 NCCL WARN NET/IB : Unable to open device mlx5_9",
+     "libibverbs: Warning: Driver bnxt_re does not support the kernel ABI of 6 (x"],
+)  # fmt: skip
+def test_a_nic_that_cannot_be_opened(line: str) -> None:
+    nodes = "".join(f"#  Rank  {n} Pid  7 on n{n} device  0 [0x01] H200\n" for n in range(2))
+    one = "n1:7:8 [0] NCCL INFO x\n"
+    worked = "# Avg bus bandwidth    : 320.1\n"
+    failed = {one.kind for one in parse_failures(f"{line}\n")}
+    assert failed & {"ucx", "verbs", "rdma_abi"}
+    for text, is_harmless in (
+        (f"{one}{line}\n{worked}", True),
+        (f"{nodes}{line}\n{worked}", False),
+        (f"{nodes}{one.replace('x', 'NET/IB : Using [0]mlx5_0:1/RoCE')}{line}\n{worked}", True),
+        (f"{one}{worked}{line}\n", False),
+    ):
+        assert {one.kind for one in parse_failures(text)} == (
+            {"optional"} if is_harmless else failed
+        )
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("words", ["returned ", "Last NCCL warning(error)'"])
 def test_long_lines_of_a_connection_or_of_xla_end(words: str) -> None:
