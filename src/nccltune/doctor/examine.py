@@ -76,6 +76,7 @@ class RuleAnswer(NamedTuple):
     remedy: str = ""
     commands: tuple[str, ...] = ()
     fix: tuple[str, ...] = ()
+    check: str | None = None
 
 
 def examine(nodes: Mapping[str, Facts], base: RuleBase, source: str) -> Examination:
@@ -203,16 +204,20 @@ def _filled(rule: DoctorRule, env: Env, members: Iterable[Any]) -> RuleAnswer:
         _fill_once(rule.commands, env, commands, for_shell=False)
         _fill_once(rule.fix, env, fix, for_shell=True)
     env.names = {}
-    is_amd = env.facts.get("log.rccl", False)
+    paths = env.facts.get("gpu.paths") or ()
+    is_amd = env.facts.get("log.rccl", False) or any(one.get("kind") == "XGMI" for one in paths)
+    checks = rule.text.check.split("; ")
     return RuleAnswer(
         RuleVerdict.FINDING,
         tuple(evidence.items()),
         remedy=_remedy(rule, env, evidence),
         commands=tuple(line for line in commands if not is_amd or "nvidia" not in line),
         fix=tuple(fix),
+        check="; ".join(one for one in checks if not (is_amd and _OF_NVIDIA.search(one))),
     )
 
 
+_OF_NVIDIA = re.compile(r"nvidia(?!.*\b(?:rocm|AMD))|nvrm", re.IGNORECASE)
 _PLACE = re.compile(r" \([^(\n]*:\d{1,9}\)$")
 
 
@@ -449,7 +454,7 @@ def _judged(
         ),
         alone=text.alone,
         missing=tuple(sorted(missing)) if verdict is RuleVerdict.CANNOT_TELL else (),
-        check=text.check,
+        check=next((one.check for one in answers.values() if one.check is not None), text.check),
         remedy=remedy or text.remedy,
         commands=tuple(commands)[:_MAX_COMMANDS],
         cost=text.cost,

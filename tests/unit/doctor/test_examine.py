@@ -43,6 +43,16 @@ def test_nodes_with_the_same_finding_share_a_sentence() -> None:
     }
 
 
+@pytest.mark.parametrize(("kind", "is_shown"), [("XGMI", False), ("NVL", True)])
+def test_checks_of_nvidia_are_not_for_amd_gpus(kind: str, is_shown: bool) -> None:
+    line = {"kind": "gpu_fault", "text": "HSA_STATUS_ERROR_EXCEPTION", "count": 1}
+    values = {"failures": [line], "gpu.paths": [{"a": 0, "b": 1, "kind": kind}]}
+    judged = {
+        one.rule: one for one in examine({"n": facts_of("n", values)}, rule_base(), "x").rules
+    }["gpu-fault"]
+    assert ("nvidia-smi" in judged.check, "amdgpu" in judged.check) == (is_shown, True)
+
+
 @pytest.mark.parametrize(
     ("modules", "disabled"),
     [
