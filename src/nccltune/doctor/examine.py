@@ -204,20 +204,29 @@ def _filled(rule: DoctorRule, env: Env, members: Iterable[Any]) -> RuleAnswer:
         _fill_once(rule.commands, env, commands, for_shell=False)
         _fill_once(rule.fix, env, fix, for_shell=True)
     env.names = {}
-    paths = env.facts.get("gpu.paths") or ()
-    is_amd = env.facts.get("log.rccl", False) or any(one.get("kind") == "XGMI" for one in paths)
+    unfit = _unfit(env.facts)
     checks = rule.text.check.split("; ")
     return RuleAnswer(
         RuleVerdict.FINDING,
         tuple(evidence.items()),
         remedy=_remedy(rule, env, evidence),
-        commands=tuple(line for line in commands if not is_amd or "nvidia" not in line),
+        commands=tuple(line for line in commands if unfit.search(line) is None),
         fix=tuple(fix),
-        check="; ".join(one for one in checks if not (is_amd and _OF_NVIDIA.search(one))),
+        check="; ".join(one for one in checks if unfit.search(one) is None),
     )
 
 
-_OF_NVIDIA = re.compile(r"nvidia(?!.*\b(?:rocm|AMD))|nvrm", re.IGNORECASE)
+def _unfit(facts: Mapping[str, Any]) -> re.Pattern[str]:
+    """Return what matches commands for GPUs of another vendor, or whose output was given."""
+    paths, failures = (facts.get(name) or () for name in ("gpu.paths", "failures"))
+    words = []
+    if facts.get("log.rccl", False) or any(one.get("kind") == "XGMI" for one in paths):
+        words.append(r"(?i:nvidia(?!.*\b(?:rocm|AMD))|nvrm)")
+    if any(one.get("kind") == "ras_report" for one in failures):
+        words.append(r"ncclras -v")
+    return re.compile("|".join(words) or r"(?!)")
+
+
 _PLACE = re.compile(r" \([^(\n]*:\d{1,9}\)$")
 
 

@@ -170,3 +170,11 @@ def test_missing_sources_are_sorted_by_rules_and_a_log_counts_once() -> None:
     reads = [read for read, _ in deciding_sources(found, 40)]
     assert reads.count("NCCL_DEBUG=INFO log") == 1
     assert len(reads) == len(set(reads))
+
+
+def test_a_timeout_comes_after_what_ncclras_said_of_its_cause() -> None:
+    lines = [{"kind": kind, "text": "a line", "count": 1} for kind in ("watchdog", "ras_report")]
+    examined = examine({"n": facts_of("n", {"failures": lines})}, rule_base(), "x")
+    cause, effect = examined.of(RuleVerdict.FINDING)
+    assert (cause.rule, effect.rule) == ("ranks-behind", "collective-timeout")
+    assert "ncclras -v" not in (*effect.commands, *cause.commands)
