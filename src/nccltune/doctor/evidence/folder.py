@@ -148,7 +148,9 @@ def put_file(
         return
     if others is not None and _put_machines(others, kinds.unclear, shown, data):
         kinds = kinds._replace(unclear={})
-    if INDEX in kinds.items:
+    if _OF_DOCTOR.match(data) is not None:
+        evidence.refuse(shown, "it is what nccltune doctor printed: pass the files it looked at")
+    elif INDEX in kinds.items:
         evidence.has_index = True
         _index(evidence, data)
     elif not kinds.items and not kinds.unclear:
@@ -269,6 +271,7 @@ def _dedented(data: bytes) -> bytes:
     )
 
 
+_OF_DOCTOR = re.compile(rb"\s*verdict {2,}(?s:.{1,400}?)\bcannot\s+tell \d+\s")
 _PROSE = "it mentions a failure and holds no output of a tool, so that nothing can be decided"
 _CODE = "it is a source file, and shows no run of a program"
 _CUT = "leave out lines of calls (grep -v opCount), or give both ends: head -c 15M, tail -c 15M"

@@ -167,6 +167,9 @@ def test_files_of_which_nothing_was_used_are_named(tmp_path: Path) -> None:
     put(tmp_path, "n1/a-topo.xml", TOPOLOGY)
     put(tmp_path, "n1/b-topo.xml", TOPOLOGY)
     put(tmp_path, "n1/given-topology.xml", "<system version='1'><pci>")
+    own = "verdict     1 finding: 1 error · ok 9 · cannot tell 3\n\nerror  A\n  evidence  Xid 79\n"
+    put(tmp_path, "n1/doctor.txt", own)
+    put(tmp_path, "n1/a.py", "# Xid 79\n")
     put(tmp_path, "n1/core.bin", bytes(range(32)) * 200)
     (facts,) = folder_facts(tmp_path)
     unused = {one.file.removeprefix("n1/"): one.why for one in facts.unused}
@@ -174,6 +177,8 @@ def test_files_of_which_nothing_was_used_are_named(tmp_path: Path) -> None:
     assert unused == {
         "notes.txt": "its kind is not recognised",
         "ibstat.txt": "nothing in it was understood (its name suggests ibstat): ibpanic: no device",
+        "doctor.txt": "it is what nccltune doctor printed: pass the files it looked at",
+        "a.py": "it is a source file, and shows no run of a program",
         "lspci.txt": "is empty",
         "a-topo.xml": "n1/b-topo.xml was read in its place",
         "core.bin": "is a binary file",
