@@ -223,7 +223,7 @@ def _unfit(facts: Mapping[str, Any]) -> re.Pattern[str]:
     if facts.get("log.rccl", False) or any(one.get("kind") == "XGMI" for one in paths):
         words.append(r"(?i:nvidia(?!.*\b(?:rocm|AMD))|nvrm)")
     if any(one.get("kind") == "ras_report" for one in failures):
-        words.append(r"ncclras -v")
+        words.append(r"ncclras(?! -D)")
     return re.compile("|".join(words) or r"(?!)")
 
 
