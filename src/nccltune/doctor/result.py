@@ -88,9 +88,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _EFFECTS = ("collective-timeout", "nccl-failed", "launcher-failed", "process-died", "peer-gone")
-"""Rules on lines that seldom name the cause."""
-_AFTER_WARNINGS = ("collective-timeout", "nccl-failed", "peer-gone")
-"""Effects of which a warning may be the cause."""
+"""Rules on lines that seldom name the cause, which a warning may be."""
 _CAUSES = ("device-list-takes-more",)
 """Rules on a setting whose consequences other rules of the same severity report."""
 
@@ -108,7 +106,7 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
         order = {severity: number for number, severity in enumerate(Severity)}
         found = [judged for judged in self.rules if judged.verdict is verdict]
         found.sort(key=lambda judged: (judged.rule not in _CAUSES, judged.rule in _EFFECTS))
-        late = dict.fromkeys(_AFTER_WARNINGS, order[Severity.WARNING])
+        late = dict.fromkeys(_EFFECTS, order[Severity.WARNING])
         return tuple(sorted(found, key=lambda one: late.get(one.rule, order[one.severity])))
 
     @property
