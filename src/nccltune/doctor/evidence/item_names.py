@@ -79,9 +79,10 @@ def item_of_name(name: str) -> tuple[str, str]:
     return named_part(stem)[0], end
 
 
+# Without the endings of domains: a log may be named after its host.
 _SOURCE = re.compile(
-    r"\.(?:py[xi]?|pxd|pot?|c|cc|cpp|cxx|cuh?|h|hpp|hip|rs|go|java|jsx?|tsx?|lua|rb|pl|bzl|nix|am"
-    r"|proto|cmake)(?:\.(?:old|bak|orig|in|j2|tmpl|template))?$",
+    r"\.(?:py[xi]?|pxd|pot?|c|cc|cpp|cxx|cuh?|h|hpp|hip|go|java|jsx?|tsx?|lua|rb|bzl|nix|proto"
+    r"|cmake)(?:\.(?:old|bak|orig|in|j2|tmpl|template))?$",
     re.IGNORECASE,
 )
 

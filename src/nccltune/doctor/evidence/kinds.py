@@ -34,7 +34,10 @@ MOST_PARTED = 1 << 20
 OUTPUT = "output"
 """Output of a program, launcher or tool. Only lines that state a failure are used."""
 _JOBS = frozenset({".sh", ".sbatch", ".slurm", ".yaml", ".yml", ".job", ".bash"})
-_IMAGE_NAME = re.compile(r"^(?:docker|container)file|\.(?:docker|container)file$", re.IGNORECASE)
+_IMAGE_NAME = re.compile(
+    r"^(?:docker|container)file(?!.*\.(?:log|txt|out|err)$)|\.(?:docker|container)file$",
+    re.IGNORECASE,
+)
 _XML = rb"\A\s*(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE[^>]*>\s*)?(?>(?:<!--.*?-->\s*)*)"
 _BUS = rb"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
 
