@@ -103,8 +103,7 @@ def test_a_topology_whose_devices_are_not_here(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(elsewhere, "_DEVICES", tmp_path / "devices")
-    gpu = f'<pci busid="0000:1A:00.0"{kind} link_width="16">\n</pci>'
-    dump = f'<system version="1">\n<cpu numaid="0">\n{gpu}\n</cpu>\n</system>\n'
+    dump = f'<system version="1">\n<pci busid="0000:1A:00.0"{kind}>\n</pci>\n</system>\n'
     found = read(tmp_path, topo_xml=dump)
     assert found is not None
     assert found.node == "topo.xml"

@@ -222,7 +222,6 @@ def test_a_nic_that_cannot_be_opened(line: str) -> None:
     one = "n1:7:8 [0] NCCL INFO x\n"
     worked = "# Avg bus bandwidth    : 320.1\n"
     failed = {one.kind for one in parse_failures(f"{line}\n")}
-    assert failed & {"ucx", "verbs", "rdma_abi"}
     for text, is_harmless in (
         (f"{one}{line}\n{worked}", True),
         (f"{nodes}{line}\n{worked}", False),
