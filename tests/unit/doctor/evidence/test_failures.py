@@ -228,9 +228,8 @@ def test_a_nic_that_cannot_be_opened(line: str) -> None:
         (f"{nodes}{one.replace('x', 'NET/IB : Using [0]mlx5_0:1/RoCE')}{line}\n{worked}", True),
         (f"{one}{worked}{line}\n", False),
     ):
-        assert {one.kind for one in parse_failures(text)} == (
-            {"optional"} if is_harmless else failed
-        )
+        kinds = {"optional"} if is_harmless else failed & {"ucx", "verbs", "rdma_abi"}
+        assert {one.kind for one in parse_failures(text)} == kinds != set()
 
 
 @pytest.mark.timeout(120)
