@@ -205,14 +205,13 @@ def _filled(rule: DoctorRule, env: Env, members: Iterable[Any]) -> RuleAnswer:
         _fill_once(rule.fix, env, fix, for_shell=True)
     env.names = {}
     unfit = _unfit(env.facts)
-    checks = rule.text.check.split("; ")
     return RuleAnswer(
         RuleVerdict.FINDING,
         tuple(evidence.items()),
         remedy=_remedy(rule, env, evidence),
         commands=tuple(line for line in commands if unfit.search(line) is None),
         fix=tuple(fix),
-        check="; ".join(one for one in checks if unfit.search(one) is None),
+        check="; ".join(one for one in rule.text.check.split("; ") if not unfit.search(one)),
     )
 
 

@@ -128,9 +128,8 @@ class SharedSettings:
 
     def host_versions(self) -> list[str] | None:
         """Return versions and networks of NCCL, and the hosts of each, if they differ. None with
-        less than two hosts, with two versions on one, and where communicators say who belongs together."""
-        said: list[str] = []
-        is_known = False
+        less than two hosts, with two versions on one, and where communicators are known."""
+        said, is_known = list[str](), False
         for name in () if self._ranks else (VERSION, NETWORK):
             pairs = dict.fromkeys((at, text) for (at, _), text in self._settings[name].items())
             hosts: dict[str, list[str]] = defaultdict(list)

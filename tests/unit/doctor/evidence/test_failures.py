@@ -225,6 +225,7 @@ def test_a_nic_that_cannot_be_opened(line: str) -> None:
     for text, is_harmless in (
         (f"{one}{line}\n{worked}", True),
         (f"{nodes}{line}\n{worked}", False),
+        (f"{one.replace('x', 'comm 0x1 rank 0 nRanks 2 nNodes 2')}{line}\n{worked}", False),
         (f"{nodes}{one.replace('x', 'NET/IB : Using [0]mlx5_0:1/RoCE')}{line}\n{worked}", True),
         (f"{one}{worked}{line}\n", False),
     ):

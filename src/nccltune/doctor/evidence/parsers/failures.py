@@ -147,8 +147,9 @@ _WORKED = re.compile(
     r"|^ *\d{5,}(?: +\d+\.\d+){3}",
     re.M,
 )
-_OF_HOST = re.compile(r"(?:^|[ >])([\w.-]+):\d+:\d+ \[\d+\]|Pid +\d+ on +(\S+) device", re.M)
-_NIC_USED = "NET/IB : Using [0]"
+_OF_HOST = re.compile(
+    r"(?:^|[ >])([\w.-]+):\d+:\d+ \[\d+\]|Pid +\d+ on +(\S+) device|\b(nNodes (?!1\b)\d+)", re.M
+)
 
 
 class FailureLine(NamedTuple):
@@ -259,7 +260,8 @@ def _worked_without_nic(text: str) -> bool:
     last = max((match.start() for match in _UNOPENED.finditer(text)), default=-1)
     if last < 0 or _WORKED.search(text, last) is None:
         return False
-    return _NIC_USED in text or len({one[1] or one[2] for one in _OF_HOST.finditer(text)}) == 1
+    has_other = "NET/IB : Using [0]" in text and "Using network Socket" not in text
+    return has_other or len({max(one) for one in _OF_HOST.findall(text)}) == 1
 
 
 def _goes_on(text: str) -> Callable[[str, int], bool]:
