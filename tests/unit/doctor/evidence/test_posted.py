@@ -420,6 +420,7 @@ OFI_IS = "NCCL INFO NET/OFI Initializing aws-ofi-nccl {}"
 NO_ARCH = "x:9 NCCL WARN Attribute arch of node cpu not found"
 HANG = "Our job hangs after the start, without an error."
 START = "NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1000 commId 0x5 - Init START"
+TWO = START.replace("nranks 1", "nranks 2")
 
 
 @pytest.mark.parametrize(
@@ -531,9 +532,10 @@ START = "NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1000 commId 0x5 - In
           for words, said, unsaid in (
               ("7 > 4", "LEVEL=SYS", "See"), ("6 > 4", "LEVEL=PHB", "See"),
               ("9 > 6", "LEVEL=SYS", "See"), ("4 > 3", "See", "a CPU"))),
-        ((START, "NCCL INFO Bootstrap timings total 1"), "init-open", "did not start", "s started"),
-        ((START, "NCCL INFO comm 0x1 rank 0 nRanks 1 nNodes 1"), "init-open",
-         "ranks started", "did not start"),
+        ((TWO, "NCCL INFO Bootstrap timings total 1"), "init-open", "did not start", "s started"),
+        ((TWO, TWO.replace("rank 0", "rank 1"), "NCCL INFO comm 0x1 rank 0 nRanks 2 nNodes 1"),
+         "init-open", "ranks started", "did not start"),
+        ((START, "NCCL INFO comm 0x1 rank 0 nRanks 1 nNodes 1"), "init-open", "no peer", "P2P"),
         (("p2p.cc:9 NCCL WARN failed to open CUDA IPC handle : 217 peer access",), "peer-import",
          "no P2P", "srun"),
         (("misc/socket.cc:9 NCCL WARN ncclSocketInit: family 5 is neither AF_INET(2) nor 10",
