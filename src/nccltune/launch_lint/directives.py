@@ -59,9 +59,8 @@ _BATCH = (("PBS", re.compile(r"^#PBS\b", re.M)), ("LSF", re.compile(r"^#BSUB\b",
 def never_started(text: str, around: LaunchContext) -> Iterator[LaunchFinding]:
     """Yield the note on a batch script of several tasks that starts programs of Python alone.
 
-    They may be in a script that a shell of its runs: `bash FILE`. Other batch scripts have none,
-    nor one with a line that may start the tasks: srun, an unknown word before a program, or a
-    program that is given the nodes.
+    They may be in the file of `bash FILE`. There is none beside a line that may start the tasks:
+    srun, an unknown word before a program, or a program that is given the nodes.
     """
     site = with_directives(text, LaunchContext())
     lines: list[Line] = []
@@ -99,7 +98,7 @@ def never_started(text: str, around: LaunchContext) -> Iterator[LaunchFinding]:
             f"{site.on_first} runs the batch script on the first of {nodes} nodes only:"
             f" {count(nodes - 1, 'node')} of the job stay{'s' * (nodes == 2)} idle, unless {names}"
             " starts processes there"
-            + f", and one that waits for {tasks} tasks, as Lightning does, hangs"
+            + f", and one that waits for {tasks} tasks hangs"
             * (tasks > nodes),
             f"what each node is to run starts with {start}",
         )

@@ -391,7 +391,6 @@ class _Script:
                 self.run(self._nodes(text))
 
     def _nodes(self, text: str) -> tuple[Node, ...]:
-        """Return the lines of another file. Raises InputError if a quote is not closed."""
         text, here = without_here(with_lists(text), len(self._here))
         self._here += here
         return nodes_of(split(text))
@@ -428,7 +427,7 @@ class _Script:
         is_export = words[0].text == "export" or self._all_exported
         is_keyword = words[0].text in _KEYWORDS
         if _ASSIGNMENT.match(words[0].text) and not _ASSIGNMENT.match(words[-1].text):
-            return  # What stands before a command is set for that alone.
+            return  # It is set for this command alone.
         for word in words[1:] if is_keyword else words:
             name = assign(scope, word, assumed)
             if name is None:

@@ -134,10 +134,8 @@ def test_processes_of_a_resource_set_share_its_gpus() -> None:
             " --main_process_ip 127.0.0.1 t.py",
             "accelerate-address",
         ),
-        (
-            "accelerate launch --num_machines 2 --num_processes 16 --main_process_ip a t.py",
-            "accelerate-rank",
-        ),
+        ("accelerate launch --num_machines 2 --num_processes 16 --main_process_ip a t.py",
+         "accelerate-rank"),
         (
             "#SBATCH --gres=gpu:8\naccelerate launch --num_machines 2 --num_processes 8"
             " --machine_rank 0 --main_process_ip a t.py",
@@ -173,10 +171,8 @@ def test_processes_of_a_resource_set_share_its_gpus() -> None:
             ' --master-addr=a t.py"',
             "inner-rank",
         ),
-        (
-            f"{TWO}srun torchrun --nnodes=2 --nproc-per-node=8 --node-rank=0 --master-addr=a t.py",
-            "inner-rank",
-        ),
+        (f"{TWO}srun torchrun --nnodes=2 --nproc-per-node=8 --node-rank=0 --master-addr=a t.py",
+         "inner-rank"),
         *(
             (f'{TWO}{line}\n{TWO_NODES}"', "inner-rank")
             for line in (
@@ -193,7 +189,7 @@ def test_processes_of_a_resource_set_share_its_gpus() -> None:
         ("python torch/distributed/run.py --nproc-per-node=8x t.py", "torchrun-processes"),
         (f"{TWO}srun python accelerate/commands/launch.py --num_processes 8 t.py", "inner-alone"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_found(text: str, expected: str) -> None:
     assert expected in bad(only(text))
 

@@ -333,14 +333,11 @@ def test_a_comment_behind_a_backslash_ends_the_command() -> None:
     ("command", "kind", "is_known"),
     [
         (f"mpirun -np 8 -H xxxx,xxxx,... {TEST}", None, False),
-        (
-            f"mpirun -np 2 -H a,b -x LD_LIBRARY_PATH=LD_LIBRARY_PATH:/n {TEST}",
-            "path-without-dollar",
-            1,
-        ),
+        (f"mpirun -np 2 -H a,b -x LD_LIBRARY_PATH=LD_LIBRARY_PATH:/n {TEST}", "path-without-dollar",
+         1),
         ("mpirun -np 8 --mca btl tcp,self ./a.out", None, True),
     ],
-)
+)  # fmt: skip
 def test_lists_and_paths(command: str, kind: str | None, is_known: bool) -> None:
     (one,) = checked(command)
     assert {k.finding.id for k in one.findings if k.finding.severity != "note"} == {kind} - {None}

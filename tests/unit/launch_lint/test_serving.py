@@ -73,10 +73,8 @@ def test_what_a_server_starts(text: str, expected: str, tmp_path: Path) -> None:
     ("text", "expected"),
     [
         (f"{DOCKER} vllm/vllm-openai vllm serve m -tp 2", ["server-entrypoint"]),
-        (
-            "docker run --gpus '\"device=0,1\"' --ipc=host vllm/vllm-openai m -tp 4",
-            ["container-gpus"],
-        ),
+        ("docker run --gpus '\"device=0,1\"' --ipc=host vllm/vllm-openai m -tp 4",
+         ["container-gpus"]),
         ("docker run --gpus all vllm/vllm-openai m -tp 4", ["container-shm"]),
         (f"{DOCKER} lmsysorg/sglang {SGLANG} 0 --dist-init-addr a:1", ["container-network"]),
         ("vllm serve m -tp 16 --nnodes 2", ["server-address", "server-rank"]),
@@ -84,12 +82,10 @@ def test_what_a_server_starts(text: str, expected: str, tmp_path: Path) -> None:
         ("vllm serve m -tp 16 --nnodes 2 --node-rank 1 --master-addr ::1", ["server-address"]),
         (f"{SGLANG} 1 --dist-init-addr 10.0.0.1", ["server-address"]),
         (f"{SGLANG.replace('16', '15')} 0 --dist-init-addr a:1", ["launch-refused"]),
-        (
-            f"#SBATCH -N 2 --gres=gpu:4 --ntasks-per-node=1\nsrun {SGLANG} $R --dist-init-addr a:1",
-            ["too-many-gpus"],
-        ),
+        (f"#SBATCH -N 2 --gres=gpu:4 --ntasks-per-node=1\nsrun {SGLANG} $R --dist-init-addr a:1",
+         ["too-many-gpus"]),
     ],
-)
+)  # fmt: skip
 def test_what_keeps_a_server_from_starting(text: str, expected: list[str], tmp_path: Path) -> None:
     assert found(checked(text, tmp_path)) == expected
 
