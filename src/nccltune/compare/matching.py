@@ -31,8 +31,9 @@ class PairedTests(NamedTuple):
     @property
     def title(self) -> str:
         """Return the title of both tests: what they share, and both scales if they differ."""
+        alike = self.first.graph == self.second.graph  # a captured call has registered buffers
         kept = {
-            name: getattr(self.first, name) and getattr(self.second, name)
+            name: alike and getattr(self.first, name) and getattr(self.second, name)
             for name in ("registered", "graph")
         }
         scales = dict.fromkeys(scale_text(test.scale) for test in (self.first, self.second))

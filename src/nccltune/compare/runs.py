@@ -32,6 +32,8 @@ _ROUNDED = 16
 """nccl-tests rounds a size down to a multiple of this many bytes for each rank."""
 _ROUNDING = 0.005
 """The largest share of a size that counts as rounding."""
+_QUOTED = 8
+"""The fewest times that two runs of a file share by being one run."""
 _REPEAT = re.compile(
     r"(?:(?:iter\w*|rep\w*|round|run|test|trial|try)s?)?[ _.#-]*\d*(?: ?\(.*)?", re.IGNORECASE
 )
@@ -157,6 +159,19 @@ def one_of_a_loop(samples: dict[RunFound, list[Sample]]) -> dict[RunFound, list[
     first = next(iter(samples))
     apart = len(alike) > 1 or any(run.facts.conditions for run in samples)
     return samples if apart else {first: [x for timings in samples.values() for x in timings]}
+
+
+def is_quote(run: MeasuredRun, other: MeasuredRun) -> bool:
+    """Return whether a run is an excerpt of another: all its times, but few, are of that."""
+    own, every = (
+        {
+            (test.collective, label, *x)
+            for (test, label), y in z.curves.items()
+            for x in y.times.items()
+        }
+        for z in (run, other)
+    )
+    return len(own) >= _QUOTED and own <= every and (not run.table or run.table != other.table)
 
 
 def labelled_by_ran(runs: Sequence[MeasuredRun]) -> list[MeasuredRun]:

@@ -140,7 +140,7 @@ _MACHINES = (
         re.IGNORECASE,
     ),
     re.compile(
-        r"\b(?:p[3-6][a-z]{0,3}\.\d{0,2}xlarge|p4de?|p5en?|a[34]-(?:high|mega|ultra)gpu"
+        r"\b(?:p[3-6][a-z]{0,3}\.\d{0,2}xlarge|p4de?|p5en?|a[34][ -](?:high|mega|ultra)(?:gpu)?"
         r"|BM\.GPU[.\w]+|ND\w{0,16}_v\d)\b",
         re.IGNORECASE,
     ),
@@ -240,7 +240,8 @@ class CommandLines:
         self._forced = self._stated = self._by_title = False
         self._lines: dict[str, int] = {}
         self._elsewhere: tuple[int, str] | None = None
-        self._block_level = 0
+        self._block_level = self._section = self._headings = self._headings_then = 0
+        self._scopes: dict[str, int] = {}
         self._titled: tuple[int, int, int] | None = None
         self._named: Collective | None = None
         self._level = self._named_level = 0
@@ -342,6 +343,13 @@ class CommandLines:
     def _end_section(self, level: int) -> None:
         """End what an earlier section of a document forced: a heading begins another one."""
         self._end_choice(self._exported)
+        self._section, self._headings = level, self._headings + 1
+        for name in [name for name, scope in self._scopes.items() if level <= scope]:
+            # Without a table in its section, a setting is for the sections that follow.
+            self._scopes[name] = level - 1
+            if self._used:
+                del self._scopes[name]
+                self._exported.pop(name, None)
         if 0 < level <= self._block_level:
             for name in CHOICE:
                 self._block.pop(name, None)
@@ -403,7 +411,9 @@ class CommandLines:
         level = len(mark[0]) if mark is not None else 0
         # `NCCL_CROSS_NIC=1` after a run with `NCCL_CROSS_NIC=0` changes that of its command.
         changes = program is None and self._commands == 1 and found.keys() <= self._block.keys()
-        if self._used and not (found and changes):
+        # Of commands in several sections without a table, the last one counts.
+        moved = self._commands > 0 and self._headings_then < self._headings
+        if (self._used or moved) and not (found and changes):
             self._block, self._ranks, self._nodes = {}, None, None
             self._arguments, self._commands, self._ambiguous = (), 0, False
         self._used = False
@@ -432,6 +442,7 @@ class CommandLines:
         self._block_level = level if found else self._block_level
         lasting = _PERSISTENT.match(text) is not None and program is None
         (self._exported if lasting else self._block).update(found)
+        self._scopes.update(dict.fromkeys(found if lasting else (), self._section))
         if found or self._commands:
             self._line = number
         return True
@@ -449,7 +460,7 @@ class CommandLines:
             or any(self._block.get(name, value) != value for name, value in found.items())
         )
         self._ambiguous = self._ambiguous or bool(others)
-        self._commands += 1
+        self._commands, self._headings_then = self._commands + 1, self._headings
         self._arguments = arguments[:_MOST_ARGUMENTS]
         self._collective = collective_of_program(program["program"])
 

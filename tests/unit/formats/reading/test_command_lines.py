@@ -19,6 +19,16 @@ def found(*lines: str) -> CommandFound | None:
     return commands.begin_run(again=False)
 
 
+def of_tables(lines: str) -> list[CommandFound | None]:
+    commands, kept = CommandLines(), []
+    for at, line in enumerate(lines.split("\n"), 1):
+        if line == "TABLE":
+            kept.append(commands.begin_run(again=bool(kept)))
+        else:
+            commands.observe(line, at)
+    return kept
+
+
 @pytest.mark.parametrize(
     ("lines", "settings"),
     [
@@ -364,6 +374,7 @@ def test_a_single_rank_needs_a_whole_command(line: str, ranks: int | None) -> No
         ("## 4 nodes \u00d7 4 GPUs", 16, None),
         ("## 8x A100\n### all-reduce", None, "A100"),
         ("Results on p5.48xlarge:", None, "P5.48XLARGE"),
+        ('=== "A3 Mega"', None, "A3MEGA"),
         ("## RTX 4090", None, "RTX4090"),
         ("## A100 against H100", None, None),
         ("## 8 GPUs per node", None, None),
@@ -403,14 +414,24 @@ def test_the_ranks_and_the_machine_of_a_heading(
     ],
 )
 def test_the_version_of_nccl_in_a_title(lines: str, versions: list[str | None]) -> None:
-    commands, kept = CommandLines(), []
-    for at, line in enumerate(lines.split("\n"), 1):
-        if line == "TABLE":
-            command = commands.begin_run(again=bool(kept))
-            kept.append(None if command is None else command.nccl)
-        else:
-            commands.observe(line, at)
-    assert kept == versions
+    assert [command and command.nccl for command in of_tables(lines)] == versions
+
+
+OFF = "export NCCL_P2P_DISABLE=1"
+
+
+@pytest.mark.parametrize(
+    ("lines", "settings"),
+    [
+        (f"## A\n{OFF}\n{PERF}\nTABLE\n## B\n{PERF}\nTABLE", [P2P, {}]),
+        (f"## A\n### Set\n{OFF}\n### Run\n{PERF}\nTABLE\n## B\n{PERF}\nTABLE", [P2P, {}]),
+        (f"## Set\n{OFF}\n## A\n{PERF}\nTABLE\n## B\n{PERF}\nTABLE", [P2P, P2P]),
+        (f"{OFF}\n## A\n{PERF}\nTABLE\n## B\n{PERF}\nTABLE", [P2P, P2P]),
+        (f"## A\nNCCL_IB_HCA=a {PERF} -g 2\n## B\nNCCL_P2P_DISABLE=1 {PERF}\nTABLE", [P2P]),
+    ],
+)
+def test_the_settings_of_a_section(lines: str, settings: list[dict[str, str]]) -> None:
+    assert [command and command.settings for command in of_tables(lines)] == settings
 
 
 @pytest.mark.parametrize(
