@@ -31,16 +31,14 @@ class PairedTests(NamedTuple):
     @property
     def title(self) -> str:
         """Return the title of both tests: what they share, and both scales if they differ."""
-        alike = self.first.graph == self.second.graph  # a captured call has registered buffers
-        kept = {
-            name: alike and getattr(self.first, name) and getattr(self.second, name)
-            for name in ("registered", "graph")
-        }
+        one, other = self.first, self.second
+        # A captured call has registered buffers, so of one side only they are no property of both.
+        registered = one.registered and other.registered and one.graph == other.graph
+        kept = one._replace(registered=registered, graph=one.graph and other.graph)
         scales = dict.fromkeys(scale_text(test.scale) for test in (self.first, self.second))
         if self.one_scale:  # the number of nodes is of one side
             scales = dict.fromkeys([min(scales, key=len)])
-        title = self.first._replace(**kept).title
-        return title.replace(scale_text(self.first.scale), " and ".join(scales))
+        return kept.title.replace(scale_text(self.first.scale), " and ".join(scales))
 
     @property
     def differs(self) -> list[FactDifference]:
