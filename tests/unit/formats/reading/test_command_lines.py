@@ -74,7 +74,9 @@ def test_nothing_is_known_without_a_command() -> None:
     assert found("some words", "Hint: try NCCL_P2P_DISABLE=1") is None
 
 
-@pytest.mark.parametrize("line", ["=== broadcast_perf ===", "Results of all_reduce_perf:"])
+@pytest.mark.parametrize(
+    "line", ["=== broadcast_perf ===", "Results of all_reduce_perf:", "protocol: FI_PROTO_EFA"]
+)
 def test_a_title_is_no_command(line: str) -> None:
     command = found(line)
     assert command is None or (command.arguments, command.settings) == ((), None)
