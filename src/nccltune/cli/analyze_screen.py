@@ -163,7 +163,6 @@ def _next(
         hint(UPDATE_FIRST)
     else:
         if not is_study:
-            # What a comparison with published systems needs and the file does not show.
             across = any(item.condition.scale.nodes > 1 for item in analysis.conditions)
             facts = " --gpu NAME" * (not analysis.platform.gpu) + " --nics NICSxGBIT" * across
             such = " (NICs of a node x Gbit/s, such as 8x400)" * across

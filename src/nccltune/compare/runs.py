@@ -164,12 +164,8 @@ def one_of_a_loop(samples: dict[RunFound, list[Sample]]) -> dict[RunFound, list[
 def is_quote(run: MeasuredRun, other: MeasuredRun) -> bool:
     """Return whether a run is an excerpt of another: all its times, but few, are of that."""
     own, every = (
-        {
-            (test.collective, label, *x)
-            for (test, label), y in z.curves.items()
-            for x in y.times.items()
-        }
-        for z in (run, other)
+        {(test.collective, label, *x) for (test, label), y in curves for x in y.times.items()}
+        for curves in (run.curves.items(), other.curves.items())
     )
     return len(own) >= _QUOTED and own <= every and (not run.table or run.table != other.table)
 

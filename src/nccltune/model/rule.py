@@ -60,18 +60,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 _RING_ONLY = frozenset({Collective.BROADCAST, Collective.REDUCE})
 _GATHERING = frozenset({Collective.ALLGATHER, Collective.REDUCESCATTER})
-_GATHERING_ALGORITHMS = frozenset(
-    {Algorithm.RING, Algorithm.PAT, Algorithm.NVLS, Algorithm.COLLNET_DIRECT}
-)
-_SIMPLE_ONLY = frozenset(
-    {
-        Algorithm.COLLNET_DIRECT,
-        Algorithm.COLLNET_CHAIN,
-        Algorithm.NVLS,
-        Algorithm.NVLS_TREE,
-        Algorithm.PAT,
-    }
-)
+_NOT_GATHERING = frozenset({Algorithm.TREE, Algorithm.NVLS_TREE, Algorithm.COLLNET_CHAIN})
 
 
 def impossible(collective: Collective, choice: Choice, scale: Scale) -> str | None:
@@ -84,11 +73,12 @@ def impossible(collective: Collective, choice: Choice, scale: Scale) -> str | No
     algorithm = choice.algorithm
     if collective in _RING_ONLY and algorithm is not Algorithm.RING:
         return f"NCCL runs {collective.value} on rings only"
-    if collective in _GATHERING and algorithm not in _GATHERING_ALGORITHMS:
+    if collective in _GATHERING and algorithm in _NOT_GATHERING:
         return f"NCCL has no {algorithm.value} algorithm for {collective.value}"
     if collective is Collective.ALLREDUCE and algorithm is Algorithm.PAT:
         return "NCCL has no pat algorithm for allreduce"
-    if algorithm in _SIMPLE_ONLY and choice.protocol is not Protocol.SIMPLE:
+    other = algorithm not in (Algorithm.RING, Algorithm.TREE)
+    if other and choice.protocol is not Protocol.SIMPLE:
         return f"{algorithm.value} runs with the simple protocol only"
     if algorithm is Algorithm.NVLS_TREE and scale.nodes == 1:
         return "nvls_tree needs more than one node"

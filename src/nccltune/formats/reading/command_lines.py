@@ -482,17 +482,17 @@ class CommandLines:
         values = {name: value for name, value in values.items() if value}
         algorithms, protocols = (values.get(name) for name in CHOICE)
         choice = [value for value in (algorithms, protocols) if value]
+        title = CommandFound(None, None, self._line, titled=self._titled, machine=self._machine)
+        title = title._replace(nccl=self._version, elsewhere=self._elsewhere, each=self._each)
+        title = title._replace(collective=self._named, worded=self._worded, headed=self._headed)
         if not (values or self._commands):
-            title = CommandFound(None, None, self._line, titled=self._titled, machine=self._machine)
-            title = title._replace(nccl=self._version, elsewhere=self._elsewhere, each=self._each)
-            title = title._replace(collective=self._named, worded=self._worded, headed=self._headed)
             return title if any(title[3:]) else None
         known = not (stale or self._ambiguous)
         line = max((self._lines.get(name, 0) for name in CHOICE if name in values), default=0)
-        return CommandFound(
-            algorithms,
-            protocols,
-            line or self._line,
+        return title._replace(
+            algorithms=algorithms,
+            protocols=protocols,
+            line=line or self._line,
             unknown=bool(choice) and (stale or any("$" in value for value in choice)),
             ranks=ranks,
             nodes=self._nodes if known and not (again and ranks is None) else None,
@@ -505,14 +505,7 @@ class CommandLines:
             forced=self._forced,
             stated=self._stated,
             by_title=self._by_title,
-            titled=self._titled,
-            worded=self._worded,
-            headed=self._headed,
-            each=self._each,
-            machine=self._machine,
-            nccl=self._version,
             earlier=self._ranks if ranks is None and not self._ambiguous else None,
-            elsewhere=self._elsewhere,
         )
 
 

@@ -12,13 +12,6 @@ PERF = "./build/all_reduce_perf -b 8 -e 8G -f 2"
 P2P = {"NCCL_P2P_DISABLE": "1"}
 
 
-def found(*lines: str) -> CommandFound | None:
-    commands = CommandLines()
-    for number, line in enumerate("\n".join(lines).split("\n"), 1):
-        commands.observe(line, number)
-    return commands.begin_run(again=False)
-
-
 def of_tables(lines: str) -> list[CommandFound | None]:
     commands, kept = CommandLines(), []
     for at, line in enumerate(lines.split("\n"), 1):
@@ -27,6 +20,10 @@ def of_tables(lines: str) -> list[CommandFound | None]:
         else:
             commands.observe(line, at)
     return kept
+
+
+def found(*lines: str) -> CommandFound | None:
+    return of_tables("\n".join([*lines, "TABLE"]))[0]
 
 
 @pytest.mark.parametrize(
@@ -82,33 +79,14 @@ def test_a_title_is_no_command(line: str) -> None:
     assert command is None or (command.arguments, command.settings) == ((), None)
 
 
-def test_a_later_run_under_one_command_line() -> None:
-    commands = CommandLines()
-    commands.observe(f"mpirun -x NCCL_P2P_DISABLE=1 {PERF}", 1)
-    first, second = commands.begin_run(again=False), commands.begin_run(again=True)
-    assert first is not None
-    assert second is not None
-    assert (first.settings, second.settings) == (P2P, None)
-    commands.observe(f"mpirun {PERF}", 9)
-    third = commands.begin_run(again=True)
-    assert third is not None
-    assert third.settings == {}
-
-
 @pytest.mark.parametrize(
     ("line", "ranks"), [("NCCL_CROSS_NIC=1", 8), ("NCCL_IB_HCA=mlx5_0", None), ("a note", 8)]
 )
 def test_a_line_between_runs_that_changes_a_setting_of_their_command(
     line: str, ranks: int | None
 ) -> None:
-    commands = CommandLines()
-    for number, text in enumerate(
-        (f"mpirun -np 8 -x NCCL_P2P_DISABLE=1 {PERF}", "NCCL_CROSS_NIC=0")
-    ):
-        commands.observe(text, number)
-    commands.begin_run(again=False)
-    commands.observe(line, 9)
-    second = commands.begin_run(again=True)
+    lines = f"mpirun -np 8 -x NCCL_P2P_DISABLE=1 {PERF}\nNCCL_CROSS_NIC=0\nTABLE\n{line}\nTABLE"
+    second = of_tables(lines)[1]
     assert second is not None
     known = {"NCCL_CROSS_NIC=1": P2P | {"NCCL_CROSS_NIC": "1"}, "a note": None}
     assert second.settings == known.get(line, {"NCCL_IB_HCA": "mlx5_0"})
@@ -428,6 +406,7 @@ OFF = "export NCCL_P2P_DISABLE=1"
         (f"## A\n{OFF}\n{PERF}\nTABLE\n## B\n{PERF}\nTABLE", [P2P, {}]),
         (f"## A\n### Set\n{OFF}\n### Run\n{PERF}\nTABLE\n## B\n{PERF}\nTABLE", [P2P, {}]),
         (f"## Set\n{OFF}\n## A\n{PERF}\nTABLE\n## B\n{PERF}\nTABLE", [P2P, P2P]),
+        (f"NCCL_P2P_DISABLE=1 {PERF}\nTABLE\nTABLE\n{PERF}\nTABLE", [P2P, None, {}]),
         (f"{OFF}\n## A\n{PERF}\nTABLE\n## B\n{PERF}\nTABLE", [P2P, P2P]),
         (f"## A\nNCCL_IB_HCA=a {PERF} -g 2\n## B\nNCCL_P2P_DISABLE=1 {PERF}\nTABLE", [P2P]),
     ],
