@@ -240,7 +240,7 @@ class CommandLines:
         self._forced = self._stated = self._by_title = False
         self._lines: dict[str, int] = {}
         self._elsewhere: tuple[int, str] | None = None
-        self._block_level = self._section = self._headings = self._headings_then = 0
+        self._block_level = self._section = 0
         self._scopes: dict[str, int] = {}
         self._titled: tuple[int, int, int] | None = None
         self._named: Collective | None = None
@@ -343,7 +343,7 @@ class CommandLines:
     def _end_section(self, level: int) -> None:
         """End what an earlier section of a document forced: a heading begins another one."""
         self._end_choice(self._exported)
-        self._section, self._headings = level, self._headings + 1
+        self._section = level
         for name in [name for name, scope in self._scopes.items() if level <= scope]:
             # Without a table in its section, a setting is for the sections that follow.
             self._scopes[name] = level - 1
@@ -411,9 +411,7 @@ class CommandLines:
         level = len(mark[0]) if mark is not None else 0
         # `NCCL_CROSS_NIC=1` after a run with `NCCL_CROSS_NIC=0` changes that of its command.
         changes = program is None and self._commands == 1 and found.keys() <= self._block.keys()
-        # Of commands in several sections without a table, the last one counts.
-        moved = self._commands > 0 and self._headings_then < self._headings
-        if (self._used or moved) and not (found and changes):
+        if self._used and not (found and changes):
             self._block, self._ranks, self._nodes = {}, None, None
             self._arguments, self._commands, self._ambiguous = (), 0, False
         self._used = False
@@ -460,7 +458,7 @@ class CommandLines:
             or any(self._block.get(name, value) != value for name, value in found.items())
         )
         self._ambiguous = self._ambiguous or bool(others)
-        self._commands, self._headings_then = self._commands + 1, self._headings
+        self._commands += 1
         self._arguments = arguments[:_MOST_ARGUMENTS]
         self._collective = collective_of_program(program["program"])
 

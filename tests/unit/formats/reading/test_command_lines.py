@@ -408,7 +408,7 @@ OFF = "export NCCL_P2P_DISABLE=1"
         (f"## Set\n{OFF}\n## A\n{PERF}\nTABLE\n## B\n{PERF}\nTABLE", [P2P, P2P]),
         (f"NCCL_P2P_DISABLE=1 {PERF}\nTABLE\nTABLE\n{PERF}\nTABLE", [P2P, None, {}]),
         (f"{OFF}\n## A\n{PERF}\nTABLE\n## B\n{PERF}\nTABLE", [P2P, P2P]),
-        (f"## A\nNCCL_IB_HCA=a {PERF} -g 2\n## B\nNCCL_P2P_DISABLE=1 {PERF}\nTABLE", [P2P]),
+        (f"## A\nNCCL_IB_HCA=a {PERF} -g 2\n## B\nNCCL_P2P_DISABLE=1 {PERF}\nTABLE", [None]),
     ],
 )
 def test_the_settings_of_a_section(lines: str, settings: list[dict[str, str]]) -> None:
