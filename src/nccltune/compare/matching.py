@@ -32,7 +32,7 @@ class PairedTests(NamedTuple):
     def title(self) -> str:
         """Return the title of both tests: what they share, and both scales if they differ."""
         one, other = self.first, self.second
-        # A captured call has registered buffers, so of one side only they are no property of both.
+        # A captured call has registered buffers anyway.
         registered = one.registered and other.registered and one.graph == other.graph
         kept = one._replace(registered=registered, graph=one.graph and other.graph)
         scales = dict.fromkeys(scale_text(test.scale) for test in (self.first, self.second))

@@ -32,8 +32,6 @@ _ROUNDED = 16
 """nccl-tests rounds a size down to a multiple of this many bytes for each rank."""
 _ROUNDING = 0.005
 """The largest share of a size that counts as rounding."""
-_QUOTED = 8
-"""The fewest times that two runs of a file share by being one run."""
 _REPEAT = re.compile(
     r"(?:(?:iter\w*|rep\w*|round|run|test|trial|try)s?)?[ _.#-]*\d*(?: ?\(.*)?", re.IGNORECASE
 )
@@ -162,12 +160,12 @@ def one_of_a_loop(samples: dict[RunFound, list[Sample]]) -> dict[RunFound, list[
 
 
 def is_quote(run: MeasuredRun, other: MeasuredRun) -> bool:
-    """Return whether a run is an excerpt of another: all its times, but few, are of that."""
+    """Return whether a run is an excerpt of another: its times, eight at least, are all of that."""
     own, every = (
         {(test.collective, label, *x) for (test, label), y in curves for x in y.times.items()}
         for curves in (run.curves.items(), other.curves.items())
     )
-    return len(own) >= _QUOTED and own <= every and (not run.table or run.table != other.table)
+    return len(own) >= 8 and own <= every and (not run.table or run.table != other.table)
 
 
 def labelled_by_ran(runs: Sequence[MeasuredRun]) -> list[MeasuredRun]:

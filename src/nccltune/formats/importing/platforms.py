@@ -191,7 +191,6 @@ def _compare_hint(before: list[str], paths: list[Path | None]) -> str:
     if len(before) + len(known) > 3:
         folders = {path.parent for path in known}
         folder = folders.pop() if len(folders) == 1 else None
-        # A folder with other files is not what was named.
         others = folder is not None and sum(map(Path.is_file, folder.iterdir())) > len(known)
         names = [] if folder is None else [f"{folder}/FILES"] if others else [str(folder)]
     if not names:
