@@ -481,7 +481,7 @@ START = "NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1000 commId 0x5 - In
         (("x.cc:9 NCCL WARN Cuda failure 900 'operation not permitted when stream is capturing'",),
          "graph-capture", "A capture forbids this call", "R465"),
         (("x.cc:1 NCCL WARN [Service thread] Accept failed Success",
-          "x.cc:3 NCCL WARN [Proxy Service 3] Failed to execute operation Close from rank 3, retcode 3"),
+          "x.cc:3 NCCL WARN [Proxy Service 3] Failed to execute operation Close from rank 3"),
          "error-echo", "nothing failed here", "The cause"),
         (("dist_init_method: file:///x/vox.init", "include/socket.h:9 NCCL WARN Connect"
           " to 10.38.1.2<21724> failed : Connection refused"), "connection-failed",
