@@ -46,6 +46,7 @@ RuleSet::RuleSet(const std::vector<Rule>& rules, Scale scale, bool passes_regist
       ++counts_.applied;
       if (applying[i][rule].channels != 0) ++counts_.with_channels;
       if (applying[i][rule].chunk_bytes != 0) ++counts_.with_chunk;
+      if (applying[i][rule].algorithm == abi::kPat) ++counts_.for_pat;
       if (applying[i][rule].registered != kAny) ++counts_.on_registration;
     }
   }

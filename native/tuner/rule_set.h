@@ -191,6 +191,7 @@ struct RuleCounts {
   size_t shadowed = 0;       // covered completely by earlier rows with the same condition and pair
   size_t with_channels = 0;  // applied rules that set the number of channels
   size_t with_chunk = 0;     // applied rules that set the chunk size
+  size_t for_pat = 0;        // applied rules for PAT
   size_t on_registration = 0;  // applied rules with a condition on registered buffers
 };
 

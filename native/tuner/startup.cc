@@ -168,6 +168,9 @@ std::string Summary(const StartArguments& arguments, const PluginSettings& setti
   if (counts.with_chunk > 0 && arguments.interface_version < 6) {
     line += "; chunk sizes have no effect before NCCL 2.30";
   }
+  if (counts.for_pat > 0 && running.nccl && *running.nccl < NcclVersion{2, 23, 0}) {
+    line += "; rules for PAT have no effect before NCCL 2.23";
+  }
   if (communicator.filtered && counts.applied > 0) {
     line +=
         "; no rule is used: NCCL_ALGO or NCCL_PROTO is set, and interface v2 does not report which "

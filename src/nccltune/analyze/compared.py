@@ -15,6 +15,7 @@ from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label, rest_of
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.numbers import size_form
+from nccltune.model.rule import impossible
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
 
@@ -236,7 +237,9 @@ def _text(items: Sequence[ConditionAnalysis], found: Compared, claim: bool) -> s
     if not found.has_default:
         fastest = _fastest_words(_times(items[0]))
         words = f"{choices} a size with each other" + f": {fastest}" * bool(fastest)
-        return f"{words}; the default was not measured"
+        names = {x.choice: why for x in items[0].curves if (why := _why_not(items[0], x.choice))}
+        no = "".join(f"; {choice_label(x)} is none: {why}" for x, why in names.items())
+        return f"{words}{no}; the default was not measured"
     measured = found.sizes + len(found.alone)
     sizes = f"{found.sizes} of {measured}" if found.alone else str(found.sizes)
     text = f"with {choices} at {sizes} sizes, "
@@ -269,7 +272,14 @@ def _times(item: ConditionAnalysis) -> dict[str, dict[int, float]]:
             point.bytes: point.time_us for point in curve.points
         }
         for curve in item.curves
+        if not _why_not(item, curve.choice)
     }
+
+
+def _why_not(item: ConditionAnalysis, choice: AnyChoice) -> str | None:
+    """Return why NCCL cannot have run the choice that a file names, else None."""
+    own = item.condition
+    return impossible(own.collective, choice, own.scale) if isinstance(choice, Choice) else None
 
 
 def _fastest_words(times: Mapping[str, Mapping[int, float]]) -> str:
@@ -300,7 +310,7 @@ def _fastest(items: Sequence[ConditionAnalysis]) -> str | None:
     most: tuple[float, str, int] | None = None
     for item in items:
         default = {point.bytes: point.time_us for point in item.shown.points}
-        for curve in item.curves:
+        for curve in (x for x in item.curves if not _why_not(item, x.choice)):
             for point in curve.points:
                 gain = default.get(point.bytes, 0.0) / point.time_us
                 if isinstance(curve.choice, Choice) and gain > (most[0] if most else 1 + _LOOKS):

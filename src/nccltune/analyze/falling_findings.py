@@ -21,6 +21,8 @@ _CHANCE = 0.01
 """The accepted chance of a false fall over all pairs of sizes, on one or both curves."""
 _LEAST_FALL = math.log(1.1)
 """A smaller fall is no finding."""
+_RARE = 10
+"""A larger factor of few timings is rather an outlier than a choice."""
 _LEAST_NOISE = 0.01
 """The least relative noise of a point, however many timings it has."""
 _RELIABLE_BYTES = 16 << 10
@@ -276,6 +278,9 @@ def _finding(
     if collective.tuned:
         block = 16 * condition.scale.ranks if collective.counts_per_rank else 1
     unaligned = block and fall.worst % block and not fall.larger % block
+    few = len(timings.series(fall.worst, shown.choice)) < MIN_ROUNDS
+    if chance is None and few and fall.factor > _RARE:
+        chance = "So much is seldom NCCL's choice"
     tuning = chance is None and collective.tuned and not unaligned
     cost = f": {what} at {worst} costs at least {factor}" if tuning else f", {factor} as long"
     parts = [
@@ -283,7 +288,6 @@ def _finding(
         f"{duration(fall.time_us)}{cost} (a larger message is faster{span})"
     ]
     before, after = (ran_at(shown.points, [size]) for size in (fall.worst, fall.larger))
-    few = len(timings.series(fall.worst, shown.choice)) < MIN_ROUNDS
     if before and after:
         parts.append(f"NCCL ran {before[0]} at {worst} and {after[0]} at {larger}")
     if chance is not None:

@@ -29,6 +29,7 @@ from nccltune.compare.runs import (
     curves_of,
     fact_differences,
     facts_not_shown,
+    is_quote,
     labelled_by_ran,
     may_repeat,
     no_repeats,
@@ -529,7 +530,7 @@ def _add_file(
         if record.pids:
             known.pop(key, None)
             known.setdefault(f"{key} {record.pids}", new)
-        elif not any(other.startswith(key) for other in known):
+        elif not any(x.startswith(key) or is_quote(new, known[x]) for x in known):
             known[key] = new
 
 

@@ -25,7 +25,7 @@ from nccltune.formats.tuner_config.csv_rules import (
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError, StudyError
 from nccltune.model.nccl_releases import FIRST_WITH_PLUGIN
-from nccltune.model.rule import Rule
+from nccltune.model.rule import Rule, impossible
 from nccltune.model.scale import Scale
 from nccltune.native import tuner_path
 from nccltune.study import names
@@ -40,7 +40,7 @@ from nccltune.tune.explain import (
     with_channels,
     with_states,
 )
-from nccltune.tune.lint import file_issue, impossible
+from nccltune.tune.lint import file_issue
 from nccltune.tune.result import TuneOptions, Tuning
 
 _FOREIGN_OCTAVE = 16

@@ -186,9 +186,11 @@ def way_out(result: Imported, again: str) -> str:
         return f"give what is unknown: {again} {' '.join(missing)}"
     if any(report.unreadable or report.rows for report in reports):
         return "every row was left out for the reasons above"
+    files = re.sub(r"^nccltune \w+| --?[a-z].*", "", again)
     if any(report.kind is FileKind.NCCL_LOG for report in reports):
-        files = re.sub(r"^nccltune \w+| --?[a-z].*", "", again)
         return f"what the log says of faults: nccltune doctor{files}"
+    if any(report.kind is FileKind.TOPOLOGY for report in reports):
+        return f"give the output of nccl-tests; on the topology: nccltune doctor{files}"
     return KNOWN
 
 

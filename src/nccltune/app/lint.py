@@ -66,7 +66,7 @@ from nccltune.launch_lint.stated import (
 )
 from nccltune.launch_lint.tasks import task_of
 from nccltune.launch_lint.training import configuration_commands, configurations_in
-from nccltune.launch_lint.typography import cut_exports
+from nccltune.launch_lint.typography import cut_exports, merge_marks
 from nccltune.launch_lint.words import quoted
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
@@ -425,6 +425,7 @@ def _lint_launch(
     findings += [
         *([*lost_exports(rest), *cut_exports(rest)] if found else never_started(rest)),
         *unread_directives(rest),
+        *merge_marks(text),
         *compose.judge_services([one for one in services if one[0] not in named], site),
         *judge_dockerfile(rest),
         *nics_by_rank(plain),

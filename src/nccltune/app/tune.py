@@ -24,7 +24,7 @@ from nccltune.formats.importing.suspect import suspect_sentences
 from nccltune.model.choice import DEFAULT, Choice, PartialChoice, rest_of
 from nccltune.model.errors import StudyError, UnwritableError
 from nccltune.model.nccl_releases import FIRST_WITH_PLUGIN
-from nccltune.model.rule import RuleState
+from nccltune.model.rule import RuleState, impossible
 from nccltune.model.scale import count
 from nccltune.model.sizes import exact_bytes
 from nccltune.prove.check_drops import drops_in_force, overlapping
@@ -33,7 +33,6 @@ from nccltune.prove.result import Proof
 from nccltune.prove.run import read_proof
 from nccltune.prove.stock import PASSED
 from nccltune.study.files import Study
-from nccltune.tune.lint import impossible
 from nccltune.tune.result import JobWorth, TunedGroup, TuneOptions, Tuning
 from nccltune.tune.study import tune, write
 from nccltune.tune.worth import job_worth

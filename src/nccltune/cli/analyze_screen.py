@@ -163,7 +163,10 @@ def _next(
         hint(UPDATE_FIRST)
     else:
         if not is_study:
-            hint(f"next: nccltune compare {where}  # is it normal?")
+            across = any(item.condition.scale.nodes > 1 for item in analysis.conditions)
+            facts = " --gpu NAME" * (not analysis.platform.gpu) + " --nics NICSxGBIT" * across
+            such = "" if not across else " (NICs of a node x Gbit/s, such as 8x400)"
+            hint(f"next: nccltune compare {where}{facts}  # is it normal?{such}")
         hint(f"next: run again with NCCL_ALGO and NCCL_PROTO forced, and {more}")
         if measure:
             hint(f"next: or let nccltune measure the choices, on the same machines: {measure}")

@@ -191,7 +191,8 @@ def _show_finding(out: Console, judged: RuleResult, *, many: bool, everything: b
     left = len(judged.evidence) - len(evidence)
     if left:
         _line(out, "", f"and {left} more: --all")
-    _line(out, ("  check", "dim"), judged.check)
+    if judged.check:
+        _line(out, ("  check", "dim"), judged.check)
     _line(out, ("  remedy", "dim"), judged.remedy)
     for line in judged.commands:
         _line(out, "", f"$ {line}")

@@ -31,15 +31,14 @@ class PairedTests(NamedTuple):
     @property
     def title(self) -> str:
         """Return the title of both tests: what they share, and both scales if they differ."""
-        kept = {
-            name: getattr(self.first, name) and getattr(self.second, name)
-            for name in ("registered", "graph")
-        }
+        one, other = self.first, self.second
+        # A captured call has registered buffers anyway.
+        registered = one.registered and other.registered and one.graph == other.graph
+        kept = one._replace(registered=registered, graph=one.graph and other.graph)
         scales = dict.fromkeys(scale_text(test.scale) for test in (self.first, self.second))
         if self.one_scale:  # the number of nodes is of one side
             scales = dict.fromkeys([min(scales, key=len)])
-        title = self.first._replace(**kept).title
-        return title.replace(scale_text(self.first.scale), " and ".join(scales))
+        return kept.title.replace(scale_text(self.first.scale), " and ".join(scales))
 
     @property
     def differs(self) -> list[FactDifference]:

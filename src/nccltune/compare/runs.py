@@ -159,6 +159,15 @@ def one_of_a_loop(samples: dict[RunFound, list[Sample]]) -> dict[RunFound, list[
     return samples if apart else {first: [x for timings in samples.values() for x in timings]}
 
 
+def is_quote(run: MeasuredRun, other: MeasuredRun) -> bool:
+    """Return whether a run is an excerpt of another: its times, eight at least, are all of that."""
+    own, every = (
+        {(test.collective, label, *x) for (test, label), y in curves for x in y.times.items()}
+        for curves in (run.curves.items(), other.curves.items())
+    )
+    return len(own) >= 8 and own <= every and (not run.table or run.table != other.table)
+
+
 def labelled_by_ran(runs: Sequence[MeasuredRun]) -> list[MeasuredRun]:
     """Return the runs with the default labelled by what NCCL mostly ran, where that differs."""
     seen: dict[tuple[MeasuredTest, int], str] = {}

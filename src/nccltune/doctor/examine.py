@@ -76,6 +76,7 @@ class RuleAnswer(NamedTuple):
     remedy: str = ""
     commands: tuple[str, ...] = ()
     fix: tuple[str, ...] = ()
+    check: str | None = None
 
 
 def examine(nodes: Mapping[str, Facts], base: RuleBase, source: str) -> Examination:
@@ -203,14 +204,26 @@ def _filled(rule: DoctorRule, env: Env, members: Iterable[Any]) -> RuleAnswer:
         _fill_once(rule.commands, env, commands, for_shell=False)
         _fill_once(rule.fix, env, fix, for_shell=True)
     env.names = {}
-    is_amd = env.facts.get("log.rccl", False)
+    unfit = _unfit(env.facts)
     return RuleAnswer(
         RuleVerdict.FINDING,
         tuple(evidence.items()),
         remedy=_remedy(rule, env, evidence),
-        commands=tuple(line for line in commands if not is_amd or "nvidia" not in line),
+        commands=tuple(line for line in commands if unfit.search(line) is None),
         fix=tuple(fix),
+        check="; ".join(one for one in rule.text.check.split("; ") if not unfit.search(one)),
     )
+
+
+def _unfit(facts: Mapping[str, Any]) -> re.Pattern[str]:
+    """Return what matches commands for GPUs of another vendor, or whose output was given."""
+    paths, failures = (facts.get(name) or () for name in ("gpu.paths", "failures"))
+    words = []
+    if facts.get("log.rccl", False) or any(one.get("kind") == "XGMI" for one in paths):
+        words.append(r"(?i:nvidia(?!.*\b(?:rocm|AMD))|nvrm)")
+    if any(one.get("kind") == "ras_report" for one in failures):
+        words.append(r"ncclras(?! -D)")
+    return re.compile("|".join(words) or r"(?!)")
 
 
 _PLACE = re.compile(r" \([^(\n]*:\d{1,9}\)$")
@@ -449,7 +462,7 @@ def _judged(
         ),
         alone=text.alone,
         missing=tuple(sorted(missing)) if verdict is RuleVerdict.CANNOT_TELL else (),
-        check=text.check,
+        check=next((one.check for one in answers.values() if one.check is not None), text.check),
         remedy=remedy or text.remedy,
         commands=tuple(commands)[:_MAX_COMMANDS],
         cost=text.cost,

@@ -88,7 +88,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _EFFECTS = ("collective-timeout", "nccl-failed", "launcher-failed", "process-died", "peer-gone")
-"""Rules on lines that seldom name the cause."""
+"""Rules on lines that seldom name the cause, which a warning may be."""
 _CAUSES = ("device-list-takes-more",)
 """Rules on a setting whose consequences other rules of the same severity report."""
 
@@ -103,10 +103,11 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
 
     def of(self, verdict: RuleVerdict) -> tuple[RuleResult, ...]:
         """Return the rules with that verdict, highest severity first, causes before effects."""
-        order = list(Severity)
+        order = {severity: number for number, severity in enumerate(Severity)}
         found = [judged for judged in self.rules if judged.verdict is verdict]
         found.sort(key=lambda judged: (judged.rule not in _CAUSES, judged.rule in _EFFECTS))
-        return tuple(sorted(found, key=lambda judged: order.index(judged.severity)))
+        late = dict.fromkeys(_EFFECTS, order[Severity.WARNING])
+        return tuple(sorted(found, key=lambda one: late.get(one.rule, order[one.severity])))
 
     @property
     def is_wrong(self) -> bool:

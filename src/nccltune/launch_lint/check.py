@@ -341,8 +341,8 @@ def _with_inner(command: LaunchCommand, site: LaunchContext, outer: Prediction) 
     if at is None:
         return outer
     flavor, read_as = next(iter(read(Line(inside.words[at:], "")).items()))
-    if flavor not in TRAINERS:
-        return outer
+    if flavor not in TRAINERS or read_as.last("cpu") is not None:
+        return outer  # With --cpu accelerate starts the script once.
     read_as = read_as._replace(lead=inside.words[:at])
     # What the outer launcher starts, no batch script runs on its first node alone.
     inner = predict_training(read_as, flavor, inside.site._replace(on_first=""))

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 
 from nccltune.launch_lint.command import LaunchContext
-from nccltune.launch_lint.finding import LaunchFinding, note, warning
+from nccltune.launch_lint.finding import LaunchFinding, error, note, warning
 from nccltune.launch_lint.hosts import with_gpus_of
 from nccltune.launch_lint.options import ELSEWHERE, FLUX, SLURM
 from nccltune.launch_lint.read import read_options, script_of
 from nccltune.launch_lint.shell import LSF_HOSTFILE, OPERATORS_HOSTFILE, ShellScope, ShellValue
+from nccltune.launch_lint.typography import DASHES
 from nccltune.launch_lint.words import Line, Word, split, whole_number
 from nccltune.model.errors import InputError
 from nccltune.model.scale import count
@@ -143,6 +144,7 @@ _COMMAND = re.compile(r"^[ \t]*[^#\s]", re.M)
 _DIRECTIVE = re.compile(r"^#(SBATCH|PBS)[ \t]+(-[^\s#][^#\n]*)", re.M)
 _COMMENTED = re.compile(r"^#[ \t]+(SBATCH|PBS)[ \t]+(-[^\s#][^#\n]*)", re.M)
 
+_DASHED = re.compile(rf"^(#(?:!|SBATCH|PBS|BSUB).*?[ \t]([{DASHES}]\w\S*))", re.M)
 _CUT = re.compile(r"^#SBATCH[ \t]+((?:[^#\"'\\\n]*[ \t])?(-[^\s#\"'\\]*)#\S+)", re.M)
 """A word with # in it, behind words without quotes."""
 
@@ -153,7 +155,7 @@ def _shown(options: str) -> str:
 
 
 def unread_directives(text: str) -> Iterator[LaunchFinding]:
-    """Find directives behind the first command, and a script whose only ones are comments."""
+    """Find directives behind the first command, with dashes, and those that are all comments."""
     end = _first_command(text)
     if end is not None and (late := _DIRECTIVE.search(text, end)) is not None:
         who = "Slurm" if late[1] == "SBATCH" else "PBS"
@@ -170,6 +172,9 @@ def unread_directives(text: str) -> Iterator[LaunchFinding]:
             f" {cut[2]} alone",
             "write \\#",
         )
+    for line, word in _DASHED.findall(text):
+        said = f"{_shown(line)}: {word} begins with the character U+{ord(word[0]):04X}, no hyphen"
+        yield error("dash", f"{said}: it is not read as an option", f"write -{word[1:]}")
     bare = _COMMENTED.search(text)
     if bare is not None and re.search(rf"^#{bare[1]}\b", text, re.M) is None:
         said = f"'# {bare[1]} {_shown(bare[2])}' is a comment: a directive has no blank behind #"

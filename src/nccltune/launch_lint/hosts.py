@@ -241,6 +241,33 @@ def slots_fault(text: str) -> str | None:
     return None
 
 
+_OF_LIST = re.compile(r",.*|[\w.-]*:\d*,?|\d+,")
+_MAY_BE_OF_LIST = re.compile(r"(?!python|bash$|sh$)[\w.-]+(?::\d*)?,?")
+
+
+def split_list(command: LaunchCommand) -> tuple[list[str], str] | None:
+    """Return the first words of the program that are of the last option's list, and that list.
+
+    `-H a:8, b:8` and `-H a 1: 8, b` are such lists, and `-x NCCL_IB_HCA=mlx5_0, mlx5_1`.
+    """
+    last = command.options[-1] if command.options else None
+    if last is None or last.meaning not in ("host", "env"):
+        return None
+    is_host, whole, rest = last.meaning == "host", last.value, list[str]()
+    words = [word.text for word in command.program]
+    for word, following in zip(words, [*words[1:], "-"], strict=False):
+        is_open_list = whole.endswith((",", ":") if is_host else ",")
+        is_sure = is_host and _OF_LIST.fullmatch(word) is not None
+        if not is_sure and not (is_open_list and _MAY_BE_OF_LIST.fullmatch(word)):
+            break
+        if not is_sure and following.startswith("-") and not whole.endswith(":"):
+            break  # A comma too many, and the program.
+        is_number = word[0].isdigit() and ":" not in whole.rpartition(",")[2]
+        is_one = is_open_list or word[0] in ",:" or is_number
+        whole, rest = f"{whole}{'' if is_one else ','}{word}", [*rest, word]
+    return (rest, whole) if rest else None
+
+
 def with_slurm_gpus(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> LaunchContext:
     """Return `site` with the GPUs per node that the options of srun or its allocation request.
 

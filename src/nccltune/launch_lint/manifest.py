@@ -14,6 +14,7 @@ from nccltune.launch_lint.hosts import text_of
 from nccltune.launch_lint.jobs import judge_job, volcano_variables
 from nccltune.launch_lint.nested import SHELLS, script_at
 from nccltune.launch_lint.pods import (
+    COMPLETES,
     PodSpec,
     at,
     command_of,
@@ -133,12 +134,17 @@ def _repeated_keys(text: str) -> Iterator[LaunchFinding]:
 
 
 def checked_pods(documents: list[dict[str, Any]]) -> Iterator[LaunchFinding]:
-    """Yield the note that pods with GPUs were checked without a command, if there are any."""
+    """Yield the note that pods with GPUs, or Ray and servers, were checked without a command."""
     pods = [pod for document in documents for pod in pods_of(document) if pod.gpus]
     if pods:
         what = f"the fields of {count(sum(pod.number for pod in pods), 'pod')} with GPUs"
         said = f"no container starts a launcher: {what} were checked alone"
         yield note("pods-alone", said, "check the command that is started in them by itself")
+    served = [one for one in documents if str(one.get("apiVersion")).startswith(COMPLETES)]
+    if served and not pods:
+        what = f"{served[0].get('kind')}: Ray or a server starts the processes: no command line"
+        said = f"{what} that shows how many is in this file, and only its settings were read"
+        yield note("pods-alone", said)
 
 
 def _is_patch(document: dict[str, Any]) -> bool:

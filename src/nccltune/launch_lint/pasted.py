@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from textwrap import dedent
 
+from nccltune.launch_lint.options import SERVERS
 from nccltune.launch_lint.read import WRAPPERS, is_command, launcher_at, program_at, read
 from nccltune.launch_lint.words import Line, Word, split
 from nccltune.model.errors import InputError
@@ -29,14 +30,15 @@ _SECONDARY = re.compile(rf"(^[ \t]*(?:{_AT_HOST}|\$ ).*\\\n)> ?", re.MULTILINE)
 _PROMPT = re.compile(rf"\s*(?:>\s+)?(?:{_AT_HOST}|\+{{1,3}} |[$%]?> ?|[$%] |[A-Z][a-z]+> )?`?")
 _NAMES = re.compile(
     r"\b(?:mpi(?:run|exec)|(?:pr|or)terun|srun|torchrun|torch\.|deepspeed|accelerate|flux|jsrun|aprun)"
-    r"|\b(?:llamafactory-cli|lmf|colossalai|horovodrun)\b|_?p[er]+f\b"
+    r"|\b(?:llamafactory-cli|lmf|colossalai|horovodrun|(?:vllm|sglang) serve)\b|_?p[er]+f\b"
+    r"|-m (?:sglang|vllm)\."
 )
 """What a line with a command names: a launcher, or a test that may be misspelt."""
 _VERSION = re.compile(r"\b(?:mpi(?:run|exec)|prterun|orterun|srun|torchrun) \([^()\n]*\)")
 """A launcher with its version or its maker in brackets, which a shell does not take."""
 _CONTINUED = re.compile(r"\\[ \t]*\r?\n")
 _INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
-_ASSIGNED = re.compile(r"\b[A-Za-z_]\w*=(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)')")
+_ASSIGNED = re.compile(r"\b[A-Za-z_]\w*=(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|\(([^()]*)\))")
 _IS_LEAD = re.compile(rf"[A-Za-z_]\w*=|(?:{'|'.join(WRAPPERS)})$")
 _PROSE = frozenset(
     listed("""
@@ -111,9 +113,9 @@ def commands_in(text: str) -> Iterator[tuple[Line, bool]]:
     for line in _CONTINUED.sub(" ", text).splitlines():
         if _NAMES.search(line) is None:
             continue
-        assigned = (re.sub(r"\\([$`\"\\])", r"\1", a) + b for a, b in _ASSIGNED.findall(line))
+        held = (re.sub(r"\\([$`\"\\])", r"\1", a) + b + c for a, b, c in _ASSIGNED.findall(line))
         parts = [(part, False) for part in (*_INLINE.findall(line), line)]
-        for part, is_value in (*parts, *((part, True) for part in assigned)):
+        for part, is_value in (*parts, *((part, True) for part in held)):
             try:
                 found = split(_PROMPT.sub("", part, count=1))
             except InputError:
@@ -157,6 +159,8 @@ def out_of_prose(words: tuple[Word, ...]) -> tuple[Word, ...]:
 def has_program(words: Sequence[Word]) -> bool:
     """Return whether a command that a sentence names has a program, and not only options."""
     with contextlib.suppress(InputError):
-        programs = [command.program for command in read(Line(tuple(words), "")).values()]
-        return any(program and program[0].text.lower() not in _PROSE for program in programs)
+        found = read(Line(tuple(words), ""))
+        programs = [command.program for command in found.values()]
+        named = any(program and program[0].text.lower() not in _PROSE for program in programs)
+        return named or any(flavor in SERVERS for flavor in found)
     return True

@@ -116,7 +116,7 @@ def pods_of(document: dict[str, Any]) -> list[PodSpec]:
         roles |= {"worker": {"template": worker, "replicas": number}} if worker and number else {}
     elif kind in _OF_ONE_ROLE and not isinstance(roles, list):
         roles = {kind: spec}
-    elif kind not in _ROLES and not str(document.get("apiVersion")).startswith(_COMPLETES):
+    elif kind not in _ROLES and not str(document.get("apiVersion")).startswith(COMPLETES):
         return [_pod(role, part) for role, part in _templates(spec, kind)]
     if isinstance(roles, list):
         named: Any = [(at(one, "name") or f"default{n}", one) for n, one in enumerate(roles)]
@@ -126,7 +126,7 @@ def pods_of(document: dict[str, Any]) -> list[PodSpec]:
     return [_pod(str(role), part) for role, part in pairs]
 
 
-_COMPLETES = ("ray.io/", "serving.k")
+COMPLETES = ("ray.io/", "serving.k")
 """Groups of kinds whose operators add /dev/shm and more to pods."""
 
 
@@ -246,6 +246,7 @@ def _gpus(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iterat
         return
     is_meant = document.get("kind") in ("MPIJob", "PyTorchJob")
     is_meant = is_meant and not any(one.get("resources") for one in pod.containers)
+    is_meant = is_meant and "Memory" in str(pod.spec)  # Examples for CPUs share no memory.
     is_sure = is_meant or _ON_GPUS.search(str(document)) is not None
     yield (error if is_sure else note)(
         "pod-without-gpus",
@@ -339,8 +340,13 @@ _SUBSTITUTED = re.compile(r"'(?:image|replicas|namespace|nvidia\.com/gpu)': '\$[
 _REFERENCE = re.compile(r"(?<!\$)\$([({]?)([A-Za-z_]\w*)")
 
 
+_SLICE = re.compile(r"'nvidia\.com/(?:mig-|gpu\.shared|gpu(?:cores|mem))")
+"""A part of a GPU (MIG, time slices, HAMi), of which NCCL does not connect several."""
+
+
 def _shared_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
-    if pod.gpus < 2 or pod.spec.get("hostIPC") is True:
+    limits = str([at(one, "resources", "limits") for one in pod.containers])
+    if pod.gpus < 2 or pod.spec.get("hostIPC") is True or _SLICE.search(limits):
         return
     for container in pod.containers:
         mounts = items(container.get("volumeMounts"))

@@ -398,7 +398,10 @@ def _read_server(line: Line, at: int) -> LaunchCommand:
     while place < len(words):
         text, end = words[place].text, place + 1
         name, sign, value = text.lstrip("-").partition("=")
-        spec = table.get(name.replace("_", "-")) if text[:1] == "-" else None
+        full = name.replace("_", "-")
+        longer = [one for one in table if one.startswith(full)] if text[:2] == "--" else []
+        # Python's argparse takes the beginning of a name: `--tensor-parallel 8`.
+        spec = table.get(longer[0] if len(longer) == 1 else full) if text[:1] == "-" else None
         meaning, values = "", [value]
         if spec is not None:
             end += 0 if sign else spec.words
@@ -492,6 +495,9 @@ def _option(words: Sequence[Word], at: int, flavor: Flavor) -> tuple[Option, int
             return Option((word,), match[1], (value,), glued.meaning), at + 1
         if flavor == SLURM and (cluster := _cluster(words, at)) is not None:
             return cluster
+    is_mpi = flavor.launcher is Launcher.OPENMPI and word.text[:2] != "--"
+    if is_mpi and spec is None and name and all(table.get(one) == Spec(0, "") for one in name):
+        return Option((word,), name[0], (), ""), at + 1  # Open MPI reads -vv as -v -v.
     if spec is None and flavor.launcher is Launcher.HYDRA and name == "N":
         spec = table["n"]
     if spec is None and flavor in (TORCHRUN, ACCELERATE):

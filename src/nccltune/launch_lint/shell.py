@@ -44,10 +44,11 @@ _LINES = re.compile(
 )
 _COMMAS = r"paste -sd ?['\"]?,['\"]?"
 _JOINED = re.compile(
-    rf"(?:cat <? ?(?P<cat>[^\s|]+) ?\| ?(?:tr ['\"]?\\*n['\"]? ['\"]?,['\"]?|{_COMMAS}(?: -)?)"
+    rf"(?:(?:cat <? ?(?P<cat>[^\s|]+)|echo \"\$\{{?(?P<name>\w+)\}}?\") ?\| ?"
+    rf"(?:tr ['\"]?\\*n['\"]? ['\"]?,['\"]?|{_COMMAS}(?: -)?)"
     rf"|{_COMMAS} (?P<paste>[^\s|]+))(?: ?\| ?sed \S*,\$\S*)?"
 )
-"""The lines of a file, joined by commas."""
+"""The lines of a file or a variable, joined by commas."""
 _GPUS = re.compile(
     r"(?:nvidia-smi (?:-L|--list-gpus|--query-gpu=\S+ --format=\S+)"
     r"|ls (?:-1 )?/dev/nvidia\[0-9\]\*)"
@@ -386,6 +387,12 @@ class _Expansion:
             parts = (value or "").split(counted["sign"] or (None if words else "\n"))
             return None if value is None or is_open(value) else str(len(parts))
         text = " ".join(self.inline(name).split())
+        if (joined := _JOINED.fullmatch(text) or _JOINED.fullmatch(name)) is not None:
+            source, files = joined["cat"] or joined["paste"] or "", self._scope.files or {}
+            written = files.get(source, files.get(source.rpartition("/")[2]))
+            written = self._variable(joined["name"]) if joined["name"] else written
+            end = "," * (" tr " in name and " sed " not in name)
+            return ",".join(written.split()) + end if written and "$(" not in written else None
         if (path := _PATH_OF.fullmatch(text)) is not None:
             return path[1]
         if text.startswith("echo ") and "|" not in text and "$" not in text:
@@ -400,11 +407,6 @@ class _Expansion:
             if name == LSF_HOSTFILE and not (is_unique and "batch" in text):
                 return None  # A line for each slot, and for the host of the batch script.
             return self._lines(name, is_unique)
-        if (joined := _JOINED.fullmatch(text)) is not None:
-            name = joined["cat"] or joined["paste"]
-            files = self._scope.files or {}
-            written = files.get(name, files.get(name.rpartition("/")[2]))
-            return None if written is None else ",".join(written.split())
         if (numbers := _SEQ.fullmatch(text)) is not None:
             return _sequence(*numbers.groups())
         if _HOSTNAMES.fullmatch(text) and self._scope.nodes is not None:

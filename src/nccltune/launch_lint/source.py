@@ -158,6 +158,7 @@ MAX_ROUNDS = 32
 MAX_FOUND = 256
 """Maximum number of commands of a script."""
 _MAX_CALLS = 8
+_ORIGINS = itertools.count(1)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=")
 _KEYWORDS = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _LEAVES = frozenset({"break", "continue", "return", "exit"})
@@ -169,8 +170,8 @@ _OF_SHELL = re.compile(
 )
 """Files that set up a shell, a compiler or MPI, and no job."""
 _BRACES = re.compile(r"(.*)\{(-?\d+)\.\.(-?\d+)\}(.*)")
-_PROMPT = re.compile(r"(?:[a-z][\w@.~-]*)?[$%]|\d{1,2}[.)]")
-"""A prompt, or the number of an item in a list."""
+_PROMPT = re.compile(r"(?:[a-z][\w@.~-]*)?[$%]|\d{1,2}[.)]|\++")
+"""A prompt, the number of an item in a list, or the `+` of `set -x`."""
 
 
 class _Script:
@@ -187,8 +188,9 @@ class _Script:
         self._site = site
         self._scope = scope
         self._here = list(here)
-        # An `origin` is the id of a line, which another line has once this one is deleted.
+        # The id of a line is that of another once this line is deleted, as with its script.
         self._kept: list[Sequence[Node]] = []
+        self._origins: dict[int, int] = {}
         self._unseen = list(site.unseen)
         self._sourced: set[str] = set()
         self._exported: dict[str, str] = {}
@@ -224,7 +226,8 @@ class _Script:
         """Follow every body. What all of them leave alike is known behind them."""
         test = _IS_SET.fullmatch(" ".join(word.raw for word in node.condition))
         value = self._scope.values.get(test[2]) if test is not None else None
-        if test is not None and value is not None and value.text and not is_open(value.text):
+        is_job = test is not None and self._site.inherited and test[2] in _SET_BY_SLURM
+        if test is not None and (is_job or (value and value.text and not is_open(value.text))):
             for body in node.bodies[:1] if test[1] == "n" else node.bodies[1:]:
                 self.run(body)
             return
@@ -355,7 +358,8 @@ class _Script:
         elif starts_something(words) and not hides_command(words):
             if not (words := out_of_prose(words)):
                 return
-            self._add(FoundCommand(Line(words, line.tail), in_salloc(words, around), id(line)))
+            origin = self._origins.setdefault(id(line), next(_ORIGINS))
+            self._add(FoundCommand(Line(words, line.tail), in_salloc(words, around), origin))
         elif function is not None and self._calls < _MAX_CALLS:
             self._call(function, words[:call], words[call + 1 :])
         elif words[0].text == "eval":
@@ -508,7 +512,8 @@ def _key(found: FoundCommand) -> FoundCommand:
     return found._replace(site=found.site._replace(scope=None, unseen=(), assumed=assumed))
 
 
-_IS_SET = re.compile(r"\[{1,2} -([zn]) \"?\$\{?(\w+)\}?\"? \]{1,2}")
+_IS_SET = re.compile(r"\[{1,2} -([zn]) \"?\$\{?(\w+)(?::?-)?\}?\"? \]{1,2}")
+_SET_BY_SLURM = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
 _BRANCHED = "branches of the script, whose condition decides which one starts"
 
 

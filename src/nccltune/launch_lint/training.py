@@ -160,7 +160,7 @@ def _deepspeed(command: LaunchCommand, site: LaunchContext) -> Prediction:
     elif nodes is not None and (whole_number(nodes.value) or 0) > 1:
         why = f"{' '.join(w.text for w in nodes.words)} without --hostfile: deepspeed knows no"
         return Prediction(None, (), unknown=f"{why} other host, unless /job/hostfile names them")
-    elif pool is None and site.several and not command.all("include"):
+    elif (site.several or command.all("starter")) and not command.all("include"):
         why = "without --hostfile this node alone, unless /job/hostfile names others"
         return Prediction(None, (), unknown=why)
     include = command.last("include")
@@ -224,6 +224,8 @@ def _accelerate(command: LaunchCommand, site: LaunchContext) -> Prediction:
             return Prediction(None, (), unknown=why)
         numbers[meaning] = whole_number(value) if value is not None else None
     assumed = None
+    if command.last("cpu") is not None and "mpirun" not in command.text:
+        return _even(1, 1, "with --cpu accelerate starts the script once, by itself")
     if file is None and None in numbers.values():
         assumed = "accelerate has no default configuration of its own"
     nodes, total = numbers["nodes"] or 1, numbers["total"]
@@ -274,8 +276,8 @@ def predict_server(command: LaunchCommand, flavor: Flavor, site: LaunchContext) 
         return Prediction(None, (), fails=whose)
     is_vllm = flavor == VLLM
     if is_vllm and nodes == 1 and total > site.gpus_per_node:
-        why = f"a node has {site.gpus_per_node} GPUs ({site.gpus_source}), and neither --nnodes nor"
-        why += " --distributed-executor-backend ray is given"
+        why = f"a node has {count(site.gpus_per_node, 'GPU')} ({site.gpus_source}), and neither"
+        why += " --nnodes nor --distributed-executor-backend ray is given"
         return Prediction(None, (), unknown=why, processes=total)
     return _even(nodes, total // nodes)
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from nccltune.launch_lint.finding import LaunchFinding, error, note, warning
 from nccltune.launch_lint.words import BLANK, PLACEHOLDER, Line, Word
 
-_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
+DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 _QUOTES = "\u201c\u201d\u2018\u2019\u201e"
 
 
@@ -40,6 +40,14 @@ def cut_exports(text: str) -> Iterator[LaunchFinding]:
             f"export {name}{sign}{value}: {name} {what}, and the shell takes {value} for a name",
             f"write {name}={value} without blanks",
         )
+
+
+def merge_marks(text: str) -> Iterator[LaunchFinding]:
+    """Find the marks of a merge whose conflict nobody resolved."""
+    mark = re.search("^<{7} .*", text, re.M)
+    if mark is not None and "\n=======" in text and "\n>>>>>>> " in text:
+        said = f"line {text.count(chr(10), 0, mark.start()) + 1}: {mark[0]}: a merge has a conflict"
+        yield error("merge-conflict", f"{said}: what was read is neither side", "keep one of them")
 
 
 def _cut(words: Sequence[Word]) -> set[int]:
@@ -86,7 +94,7 @@ def _findings(line: Line) -> Iterator[LaunchFinding]:
             f"write {name}{value}",
         )
     for word in line.words:
-        if word.text[:1] and word.text[0] in _DASHES:
+        if word.text[:1] and word.text[0] in DASHES:
             yield error(
                 "dash",
                 f"{word.raw} begins with the character U+{ord(word.text[0]):04X}, which is no"
@@ -115,9 +123,9 @@ def plain(line: Line) -> Line:
 
 
 def _plain(word: Word) -> Word:
-    if not word.text or word.text[0] not in _DASHES:
+    if not word.text or word.text[0] not in DASHES:
         return word
     # A word processor replaces two hyphens by one long dash. So a long name had two hyphens.
-    rest = word.text.lstrip(_DASHES + "-")
+    rest = word.text.lstrip(DASHES + "-")
     hyphens = "--" if len(rest.partition("=")[0]) > 2 else "-"
-    return Word(hyphens + rest, hyphens + word.raw.lstrip(_DASHES + "-"))
+    return Word(hyphens + rest, hyphens + word.raw.lstrip(DASHES + "-"))

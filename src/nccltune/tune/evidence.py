@@ -11,10 +11,9 @@ from nccltune.analyze.gains import GainTable
 from nccltune.analyze.stats import MIN_ROUNDS, Interval
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.numbers import percent_text
-from nccltune.model.rule import Rule, RuleState
+from nccltune.model.rule import Rule, RuleState, impossible
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
-from nccltune.tune.lint import impossible
 from nccltune.tune.result import RuleEvidence, TuneOptions, most_channels
 from nccltune.tune.segment import WIDE
 from nccltune.tune.state import printed_gain, state_of

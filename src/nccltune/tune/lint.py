@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from nccltune.model.choice import Algorithm, Choice, Protocol, chunk_grain, largest_chunk
+from nccltune.model.choice import Algorithm, chunk_grain, largest_chunk
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Severity
 from nccltune.model.nccl_releases import nccl_release
-from nccltune.model.rule import Rule
+from nccltune.model.rule import Rule, impossible
 from nccltune.model.scale import Scale
 from nccltune.model.sizes import format_bytes
 
@@ -85,20 +85,6 @@ class NumberedRule(NamedTuple):
 _Conditions = tuple[int | bool | None, ...]
 """Nodes, ranks, pipe ops and registration that a rule requires; None matches any value."""
 
-_RING_ONLY = frozenset({Collective.BROADCAST, Collective.REDUCE})
-_GATHERING = frozenset({Collective.ALLGATHER, Collective.REDUCESCATTER})
-_GATHERING_ALGORITHMS = frozenset(
-    {Algorithm.RING, Algorithm.PAT, Algorithm.NVLS, Algorithm.COLLNET_DIRECT}
-)
-_SIMPLE_ONLY = frozenset(
-    {
-        Algorithm.COLLNET_DIRECT,
-        Algorithm.COLLNET_CHAIN,
-        Algorithm.NVLS,
-        Algorithm.NVLS_TREE,
-        Algorithm.PAT,
-    }
-)
 _SMALL_GAP = 0.02
 """A gap between two rules is probably a mistake if its length is at most this fraction of the size
 at which the next rule begins."""
@@ -200,30 +186,6 @@ def lint_rules(rules: Sequence[NumberedRule], nccl: str | None = None) -> list[L
         *_nvidia(rules),
     ]
     return sorted(issues, key=lambda issue: (issue.line or 0, issue.severity != Severity.ERROR))
-
-
-def impossible(collective: Collective, choice: Choice, scale: Scale) -> str | None:
-    """Return why NCCL never runs a choice for a collective at a scale, else None.
-
-    Source: NCCL 2.30, src/graph/tuning.cc and src/transport/nvls.cc. NCCL marks unsupported
-    combinations as unusable in the cost table that it passes to a tuner. The plugin then skips the
-    rule.
-    """
-    algorithm = choice.algorithm
-    if collective in _RING_ONLY and algorithm is not Algorithm.RING:
-        return f"NCCL runs {collective.value} on rings only"
-    if collective in _GATHERING and algorithm not in _GATHERING_ALGORITHMS:
-        return f"NCCL has no {algorithm.value} algorithm for {collective.value}"
-    if collective is Collective.ALLREDUCE and algorithm is Algorithm.PAT:
-        return "NCCL has no pat algorithm for allreduce"
-    if algorithm in _SIMPLE_ONLY and choice.protocol is not Protocol.SIMPLE:
-        return f"{algorithm.value} runs with the simple protocol only"
-    if algorithm is Algorithm.NVLS_TREE and scale.nodes == 1:
-        return "nvls_tree needs more than one node"
-    is_nvls = algorithm in (Algorithm.NVLS, Algorithm.NVLS_TREE)
-    if is_nvls and 0 < scale.nodes <= scale.ranks < 2 * scale.nodes:
-        return f"{algorithm.value} needs 2 GPUs or more in each node, as NCCL counts nodes"
-    return None
 
 
 def scales_of(rules: Iterable[Rule]) -> str | None:

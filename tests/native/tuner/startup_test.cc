@@ -280,6 +280,7 @@ TEST_F(StartupTest, WhatHasNoEffectHereIsLogged) {
   };
   constexpr const char* kChannels = "allreduce,0,9,tree,ll,8,-1,-1\n";
   constexpr const char* kChunk = "allreduce,0,9,tree,ll,-1,-1,-1,-1,-1,4096\n";
+  constexpr const char* kPat = "allgather,0,9,pat,simple,-1,-1,-1\n";
   constexpr const char* kRegistered = "allreduce,0,9,tree,ll,8,-1,-1,-1,1\n";
   for (const Case& c :
        {Case{kChannels, 6, 23007, "1 of 1", "channels only lower"},
@@ -287,6 +288,8 @@ TEST_F(StartupTest, WhatHasNoEffectHereIsLogged) {
         Case{kRule, 6, 23102, "1 of 1", "channels only lower"},
         Case{kChunk, 5, 22809, "; chunk sizes have no effect before NCCL 2.30", "\n"},
         Case{kChunk, 6, 22809, "1 of 1", "chunk"}, Case{kRule, 5, 22809, "1 of 1", "chunk"},
+        Case{kPat, 3, 22203, "; rules for PAT have no effect before NCCL 2.23", "\n"},
+        Case{kPat, 3, 22304, "1 of 1", "PAT"},
         Case{kRegistered, 3, 22809, "0 of 1 rule applies", "\n"},
         Case{kRegistered, 3, 22809, "1 on registered buffers (passed since v4)", "\n"},
         Case{kRegistered, 4, 22809, "1 of 1 rule applies", "\n"}}) {

@@ -65,6 +65,9 @@ def test_the_choices_are_those_of_one_size() -> None:
         "2 to 3 choices a size with each other: fastest tree/ll at 1 MiB (by up to 1.11x), "
         "fastest tree/simple at 4 MiB (by up to 1.25x); the default was not measured"
     ]
+    never = measure(SIZES[:1], lambda _: low | {"pat/simple": 5.0}, rounds=1)
+    assert "fastest tree/ll" in texts(never)[0]
+    assert "; pat/simple is none: NCCL has no pat algorithm for allreduce" in texts(never)[0]
     both = measure(rows, lambda size: {"default": 45.0, **rows[size]}, rounds=1, twice=False)
     assert texts(both) == [
         "with 1 to 3 choices at 3 sizes, 1 timing a point: most at 1 MiB, where tree/ll looks "

@@ -354,6 +354,9 @@ def test_a_run_of_a_file_is_named_by_a_line(tmp_path: Path) -> None:
     assert sides(Path(f"{path}:16"), FIELD / "nccl-2.29.txt").has_finding
     with pytest.raises(InputError, match="no such file"):
         sides(Path(f"{tmp_path}/none.txt:3"), path)
+    rows = "\n".join(x for x in texts[0].split("\n") if "Rank" not in x and "65536" not in x)
+    quoted = compare_paths([put(tmp_path / "quoted.txt", texts[0] + rows)], assumed_noise=0.05)
+    assert isinstance(quoted, ReferenceCompared)
 
 
 @pytest.mark.parametrize("title", ["### After", "mpirun -np 2 ./all_reduce_perf -b 8", ""])

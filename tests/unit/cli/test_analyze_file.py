@@ -55,7 +55,7 @@ def test_what_is_no_study_is_analyzed_as_its_import_is_and_nothing_is_written(
         out, err = cli("analyze", name)
         assert "2 nodes" in out
         assert f"nccltune import {name} FILES -o STUDY" in err
-        assert err.startswith(f"next: nccltune compare {name}  # is it normal?\n")
+        assert err.startswith(f"next: nccltune compare {name} --nics NICSxGBIT  # is it normal? (")
         assert "/tmp" not in out + err
 
 

@@ -243,6 +243,8 @@ def test_tests_that_differ_in_one_property_are_compared(
     assert found.differs == [differs]
     assert found.title == "all-reduce, 1 node, 8 ranks"
     assert found.slower
+    captured = run_of(RANDOM, 12, 0.002, test=test_of()._replace(registered=True, graph=True))
+    assert "registered" not in compared([captured], [second]).title
     # An equal test counts alone.
     both = [second, run_of(RANDOM, 12, 0.002)]
     assert compared([run_of(RANDOM, 12, 0.002)], both).differs == []

@@ -43,6 +43,21 @@ def test_nodes_with_the_same_finding_share_a_sentence() -> None:
     }
 
 
+@pytest.mark.parametrize(("kind", "is_nvidia"), [("XGMI", False), ("NVL", True)])
+def test_commands_that_do_not_fit_are_left_out(kind: str, is_nvidia: bool) -> None:
+    lines = [
+        {"kind": one, "text": "a", "count": 1} for one in ("watchdog", "ras_report", "gpu_fault")
+    ]
+    values = {"failures": lines, "gpu.paths": [{"a": 0, "b": 1, "kind": kind}]}
+    examined = examine({"n": facts_of("n", values)}, rule_base(), "x")
+    # The warning may be the cause of the timeout.
+    fault, cause, late = examined.of(RuleVerdict.FINDING)
+    rules = "gpu-fault", "ranks-behind", "collective-timeout"
+    assert (fault.rule, cause.rule, late.rule) == rules
+    assert "ncclras" not in " ".join((late.check, *late.commands, *cause.commands))
+    assert ("nvidia-smi" in fault.check, "amdgpu" in fault.check) == (is_nvidia, True)
+
+
 @pytest.mark.parametrize(
     ("modules", "disabled"),
     [

@@ -400,6 +400,7 @@ HOSTS = "cat > h <<E\na slots=4\nb slots=4\nE\n"
         ({"a.sh": f"{HOSTS}deepspeed t.py\n"}, "fixed    deepspeed --hostfile=h t.py", "ok"),
         ({"a.sh": f"{HOSTS}deepspeed --hostfile h t.py\n"}, "4 on each of 2 nodes", "warning"),
         ({"a.md": "On 2 nodes:\n```\ndeepspeed t.py\n```\n"}, "unless /job/hostfile", "one node"),
+        ({"a.sh": f"{EIGHT}\n<<<<<<< a\n=======\n>>>>>>> b\n"}, "error    line 2: <", "ok"),
         # The launcher of PyTorch knows the number of nodes.
         ({"a.sh": f"# 2 nodes\n{TORCHRUN}"}, "torchrun starts 4 in each = 8", "not known"),
         # Volcano gives its pods the names of the others.

@@ -144,6 +144,7 @@ SWAPS = [
      "srun-per-node-forgotten"),
     (SRUN, "-N 2", "-x NCCL_DEBUG=INFO -N 2", "srun-x"),
     (SRUN, "--mpi=pmix", "-ppn 8", "option-unknown"),
+    (SRUN, "--mpi=pmix", "-mpi=pmix", "srun-one-dash"),
     (SRUN, "srun", "NCCL_IB_HCA=mlx5 srun --export=NONE", "export-drops"),
 ]  # fmt: skip
 

@@ -81,6 +81,8 @@ TWO_NODES = 'srun bash -c "$L t.py'
         ("accelerate launch --num_processes 4 t.py", "4 processes, all on one node"),
         ("accelerate launch --num-processes=4 t.py", "4 processes, all on one node"),
         ("accelerate launch t.py", "8 processes, all on one node"),
+        ("accelerate launch --cpu --num_processes 4 t.py", "1 process, on one node"),
+        ("deepspeed --launcher=openmpi t.py", "not known: without --hostfile this node alone"),
         ("accelerate launch --config_file none.yaml t.py", "the number of machines is in"),
         ("torchrun --nproc-per-node=gpu t.py", "8 processes, all on one node"),
         ("CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc-per-node=gpu t.py", "2 processes, both on"),

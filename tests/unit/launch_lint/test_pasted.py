@@ -88,6 +88,7 @@ def test_a_redirection_is_no_placeholder(text: str) -> None:
         f"```\nmpirun -np 16 -H a:8,b:8 \\\n  {TEST}\n```\n```\ndon't\n```\n",
         f'COMMAND="mpirun -np 16 -H a:8,b:8 {TEST}" make run',
         f"make run CMD='mpirun -np 16 -H a:8,b:8 {TEST}'",
+        f"if [ $A ]; then CMD=(mpirun -np 16 -H a:8,b:8 {TEST}); fi\n$B ${{CMD[@]}}",
         f"Please run mpirun -np 16 -H a:8,b:8 {TEST} and tell me",
         f"We start it with mpirun -np 16 -H a:8,b:8 {TEST}, and it hangs.",
         f"the job (mpirun -np 16 -H a:8,b:8 {TEST}) hangs",

@@ -175,6 +175,12 @@ def test_the_node_that_is_the_address_may_call_itself_localhost() -> None:
     text = "torchrun --nnodes=2 --nproc-per-node=1 --master-addr=localhost --node-rank={} t.py"
     assert severity(only(text.format(0)), "torchrun-endpoint") is Severity.NOTE
     assert severity(only(text.format(1)), "torchrun-endpoint") is Severity.ERROR
+    typed = only("torchrun --nnodes=2 --nproc-per-node=8 --rdzv-endpoint=$(hostname):29 t.py")
+    assert severity(typed, "torchrun-endpoint") is Severity.NOTE
+    idle = only("CUDA_VISIBLE_DEVICES=2,3 torchrun --nproc-per-node=1 t.py")
+    assert severity(idle, "torchrun-one-process") is Severity.NOTE
+    tasks = only("srun -N 2 --gres=gpu:a:1 --ntasks-per-node=2 python t.py")
+    assert severity(tasks, "shared-gpus") is Severity.NOTE
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ HEADER = (
     " agg iters: 1 validation: 1 graph: 0\n# Using devices\n"
 )
 EIGHT = "all_reduce_perf -b 8 -e 8G -f 2 -g 8"
+LISTED = "L='a:8\nb:8'\nH=$(echo \"$L\" | tr '\\n' ,)\n"
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,8 @@ EIGHT = "all_reduce_perf -b 8 -e 8G -f 2 -g 8"
             "16 processes, 8 on each of 2 nodes",
         ),
         (f"mpirun -np 16 -H $(paste -sd, h) {TEST}", "16 processes, 1 GPU each = 16 ranks; on"),
+        (f"{LISTED}mpirun -np 16 -H ${{H%,}} {TEST}", "16 processes, 8 on each of 2 nodes"),
+        (f"{LISTED}mpirun -np 16 -H ${{H::-1}} {TEST}", "16 processes, 8 on each of 2 nodes"),
         # A comment ends with its line, whatever it ends with.
         (f"#  -x NCCL_DEBUG=INFO \\\nmpirun -np 16 -H a:8,b:8 {TEST}", "16 processes, 8 on each"),
         # `eval` reads its words again.
@@ -114,6 +117,10 @@ EIGHT = "all_reduce_perf -b 8 -e 8G -f 2 -g 8"
         (f"#SBATCH -N 2\n#SBATCH --ntasks-per-node 4# tasks\nsrun {TEST}", "8 processes, 4 on"),
         (f"N=4\nif [[ -z $N ]]; then N=1; fi\nmpirun -np $N {TEST}", "4 processes"),
         (f'N=4\nif [ -n "${{N}}" ]; then N=2; else N=3; fi\nmpirun -np $N {TEST}', "2 processes"),
+        (
+            f'#SBATCH -N 1\nN=4\nif [ -z "${{SLURM_JOB_ID-}}" ]; then N=1; fi\nsrun -n $N {TEST}',
+            "4 processes",
+        ),
         (f"N=$M\nif [ -z $N ]; then N=1; fi\nmpirun -np $N {TEST}", "not known"),
         (
             "read -r -d '' CMD <<EOF\ntorchrun_jsc --nnodes 2 --nproc-per-node 4"
@@ -300,6 +307,7 @@ def test_the_gpus_that_a_text_gives_each_node() -> None:
         ("#!/bin/sh\n#SBATCH -N 2\nset -e\n#SBATCH -n 4\nsrun a\n", ["directive-late"]),
         ("#!/bin/sh\n\n# x\n#PBS -l select=2\n #PBS -q a\ncd\n#PBS -q a # b\n", ["directive-late"]),
         ("#!/bin/sh\n#SBATCH -N 2 --container-image=r.io:5#a/b\nsrun a\n", ["directive-cut"]),
+        ("#!/bin/sh \u2013l\n#SBATCH -n 2 \u2013N 1\nsrun a\n", ["dash", "dash"]),
         ("#!/bin/sh\n#SBATCH --container-image=r.io\\#a/b -N 2 #x\nsrun a\n", []),
         ("#!/bin/sh\n#SBATCH --container-image='r.io#a/b'\nsrun a#b\n", []),
         ("#!/bin/sh\n# SBATCH --ntasks-per-node=1\nsrun a\n", ["directive-comment"]),

@@ -79,6 +79,7 @@ def collect(
             evidence.refused[0].why,
             where=evidence.refused[0].file,
             hint="the doctor reads NCCL logs, outputs of nccl-tests and launchers, topology and "
-            "graph files, job files, and the outputs that docs/reference/collecting.md lists",
+            "graph files, job files, and the outputs that docs/reference/collecting.md lists; for "
+            "tables and figures: nccltune analyze FILE, for commands: nccltune lint FILE",
         )
     return facts_of(evidence)

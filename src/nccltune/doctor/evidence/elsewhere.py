@@ -37,7 +37,10 @@ _HOST = re.compile(
     rb"|^#\s+Rank\s+\d+ (?:Group\s+\d+ )?Pid\s+\d+ on\s+(?P<test>[\w.-]{1,255}) device",
     re.M,
 )
-_GPU_PLACE = re.compile(rb'<pci busid="([0-9a-fA-F:.]{1,20})" class="0x03')
+_PLACE = re.compile(
+    rb'<pci (?=[^>]{0,200}\bbusid="(?P<place>[0-9a-fA-F:.]{1,20})")'
+    rb'(?:(?=[^>]{0,200}\bclass="(?P<gpu>0x(?:03|12)))|)'
+)
 _DEVICES = Path("/sys/bus/pci/devices")
 _DRIVERS = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 
@@ -86,13 +89,12 @@ def read_elsewhere(paths: Sequence[Path]) -> dict[str, Facts] | None:
 
 
 def _has_other_gpus(evidence: NodeEvidence) -> bool:
-    """Return whether a topology that NCCL wrote has GPUs, and none of them is at its place here."""
-    places = [
-        place.decode().lower()
-        for raw in evidence.all("topology")
-        for place in _GPU_PLACE.findall(raw.data)
-    ]
-    return bool(places) and not any((_DEVICES / place).exists() for place in places)
+    """Return whether a topology has GPUs, and none of them is at its place here; or whether one
+    without GPUs, as cloud providers ship them, has another device that is not at its place."""
+    matches = [match for raw in evidence.all("topology") for match in _PLACE.finditer(raw.data)]
+    gpus = [match for match in matches if match["gpu"] is not None]
+    here = [(_DEVICES / one["place"].decode().lower()).exists() for one in gpus or matches]
+    return bool(here) and not (any(here) if gpus else all(here))
 
 
 def named_hosts(evidence: NodeEvidence) -> list[str]:

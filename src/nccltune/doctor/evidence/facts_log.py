@@ -70,10 +70,10 @@ from nccltune.model.scale import count
 _AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*(\d{1,9}(?:\.\d{1,9})?)")
 _ROW_OR_END = re.compile(
     r"\b\d+\s+\d+\s+(?:u?int|half|float|double|bf|f8)|Test (?:NCCL |CUDA |MPI |)failure "
-    r"|# Avg bus bandwidth|# Collective test concluded"
+    r"|# Avg bus bandwidth|# Collective test concluded|# Out of bounds values"
 )
 _DEVICE = re.compile(
-    r"#\s+Rank\s+\d+ (?:Group\s+\d+ )?Pid\s+\d+ on\s+(?P<host>\S{1,255}) device"
+    r"#\s+Rank\s+\d+ (?:Group\s+\d+ )?Pid\s+\d+ on\s+(?P<host>\S{1,255})\s+device"
     r"(?:\s+\d+ \[[^\]]{1,40}\] (?P<name>\S[^\n]{0,80}))?"
 )
 _MOST_MESSAGES = 2000
@@ -310,6 +310,7 @@ def _diagnostics(text: str) -> list[Any]:
 
 _CUT_DEVICE = re.compile(r"^# +Rank +\d+ (?!.*\[)[^\n]*\s{0,20}`{0,3}\s{0,20}\Z", re.M)
 """A list of devices that ends within a line: the post is cut, and no test hangs."""
+_STARTED = re.compile(r"# nThread (\d{1,4}) nGpus (\d{1,4}) ")
 
 
 def _tests(evidence: NodeEvidence, raw: Raw) -> list[NcclTest]:
@@ -351,8 +352,14 @@ def _tests(evidence: NodeEvidence, raw: Raw) -> list[NcclTest]:
                 algorithm=_forced(log, raw.source),
             )
         )
-    ranks = len(_DEVICE.findall(text))
-    is_cut = _CUT_DEVICE.search(text) is not None
+    names = [match["name"] or "" for match in _DEVICE.finditer(text)]
+    ranks = len(names)
+    # A process lists all its GPUs, so fewer of them are a cut list, as is a name that ends early.
+    is_cut = (
+        _CUT_DEVICE.search(text) is not None
+        or any(ranks % (int(at) * int(gpus) or 1) for at, gpus in _STARTED.findall(text))
+        or any(names[-1] and name != names[-1] and name.startswith(names[-1]) for name in names)
+    )
     if ranks > 1 and not found and not is_cut and _ROW_OR_END.search(text) is None:
         found.append(NcclTest(file=raw.source, hosts=hosts, nodes=len(hosts), ranks=ranks, sizes=0))
     return found

@@ -15,12 +15,13 @@ from typing import BinaryIO
 
 from nccltune.doctor.evidence.catalogue import TEXTS
 from nccltune.doctor.evidence.files import Unread, read_file
-from nccltune.doctor.evidence.item_names import INDEX
+from nccltune.doctor.evidence.item_names import INDEX, is_source
 from nccltune.doctor.evidence.kinds import OUTPUT, FileItems, kinds_of, plain_bytes
 from nccltune.doctor.evidence.layout import NodeFiles, nodes_in
 from nccltune.doctor.evidence.parsers.failures import mentions_failure
 from nccltune.doctor.evidence.parsers.text import decode
 from nccltune.doctor.evidence.raw import Cache, NodeEvidence, Raw
+from nccltune.formats.importing.unrecognised import KNOWN, describe
 from nccltune.formats.text.lines import check_text, visible
 from nccltune.model.errors import InputError
 
@@ -148,11 +149,14 @@ def put_file(
         return
     if others is not None and _put_machines(others, kinds.unclear, shown, data):
         kinds = kinds._replace(unclear={})
-    if INDEX in kinds.items:
+    if _OF_DOCTOR.match(data) is not None:
+        evidence.refuse(shown, "it is what nccltune doctor printed: pass the files it looked at")
+    elif INDEX in kinds.items:
         evidence.has_index = True
         _index(evidence, data)
     elif not kinds.items and not kinds.unclear:
-        reason = _PROSE if mentions_failure(data) else _UNKNOWN
+        reason = _PROSE if mentions_failure(data) else _described(data) if asked else _UNKNOWN
+        reason = _CODE if is_source(path.name) else reason
         evidence.refuse(shown, reason if data.strip() else "is empty")
     else:
         _put_items(evidence, evidence, kinds, shown, data)
@@ -268,10 +272,18 @@ def _dedented(data: bytes) -> bytes:
     )
 
 
+_OF_DOCTOR = re.compile(rb"\s*verdict {2,}(?s:.{1,400}?)\bcannot\s+tell \d+\s")
 _PROSE = "it mentions a failure and holds no output of a tool, so that nothing can be decided"
+_CODE = "it is a source file, and shows no run of a program"
 _CUT = "leave out lines of calls (grep -v opCount), or give both ends: head -c 15M, tail -c 15M"
 _UNKNOWN = "its kind is not recognised"
 _UNCLEAR = "which machine each is of is not known; give each as a file of its own"
+
+
+def _described(data: bytes) -> str:
+    """Return what a text is that `nccltune analyze` knows, and the doctor does not."""
+    found = describe(decode(data[:_HEAD_BYTES]))
+    return _UNKNOWN if found.hint == KNOWN else found.message
 
 
 def _check_text(data: bytes) -> None:

@@ -79,6 +79,19 @@ def item_of_name(name: str) -> tuple[str, str]:
     return named_part(stem)[0], end
 
 
+# Without the endings of domains: a log may be named after its host.
+_SOURCE = re.compile(
+    r"\.(?:py[xi]?|pxd|pot?|c|cc|cpp|cxx|cuh?|h|hpp|hip|go|java|jsx?|tsx?|lua|rb|bzl|nix|proto"
+    r"|cmake)(?:\.(?:old|bak|orig|in|j2|tmpl|template))?$",
+    re.IGNORECASE,
+)
+
+
+def is_source(name: str) -> bool:
+    """Return whether a file is the source of a program, or of its translations, by its name."""
+    return _SOURCE.search(name) is not None
+
+
 def _stem(stem: str) -> str:
     return stem.lower() if stem.lower() in KNOWN else stem.lower().replace("_", "-")
 

@@ -13,7 +13,7 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
-from nccltune.doctor.evidence.item_names import INDEX, item_of_name
+from nccltune.doctor.evidence.item_names import INDEX, is_source, item_of_name
 from nccltune.doctor.evidence.parsers.failures import states_failure
 from nccltune.doctor.evidence.parsers.gpu_query import SECTION
 from nccltune.doctor.evidence.parsers.imex import LISTED, NOT_LISTED
@@ -34,6 +34,10 @@ MOST_PARTED = 1 << 20
 OUTPUT = "output"
 """Output of a program, launcher or tool. Only lines that state a failure are used."""
 _JOBS = frozenset({".sh", ".sbatch", ".slurm", ".yaml", ".yml", ".job", ".bash"})
+_IMAGE_NAME = re.compile(
+    r"^(?:docker|container)file(?!.*\.(?:log|txt|out|err)$)|\.(?:docker|container)file$",
+    re.IGNORECASE,
+)
 _XML = rb"\A\s*(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE[^>]*>\s*)?(?>(?:<!--.*?-->\s*)*)"
 _BUS = rb"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
 
@@ -265,7 +269,7 @@ _COUNTER = re.compile(
     rb"^(?:[^\n]{0,80}[ \"'])?/sys/class/infiniband/[^/\n]+/ports/\d+/(?:hw_)?counters\b", re.M
 )
 _SCRIPT = re.compile(
-    rb"^#(?:SBATCH|PBS|BSUB|FLUX|OAR|\$) |^apiVersion: *\S|^services: *$"
+    rb"^FROM \S+(?: AS \S+)?$|^#(?:SBATCH|PBS|BSUB|FLUX|OAR|\$) |^apiVersion: *\S|^services: *$"
     rb"|\A#!\s*/\S*(?:sh|env bash)\b|^[ \t]*(?:if|for|while) .*(?:then|do)$|^[ \t]*(?:fi|done)$",
     re.M,
 )
@@ -338,8 +342,12 @@ def kinds_of(name: str, data: bytes, *, collected: bool = False) -> FileItems:
     # A cluster has a hundred thousand files of a collector. In the others anything may be.
     if is_named and (collected or hint in _DOCUMENTS or hint in _LISTED):
         return FileItems((hint,), sure=True)
-    printed = tuple(item for item, is_in in _PRINTED if is_in(data))
-    if not printed and end in _JOBS and not head.lstrip().startswith(b"<"):
+    if is_source(name):
+        # Its comments, tables and searches hold words and lines of failures that did not happen.
+        return FileItems((), sure=False)
+    is_image = _IMAGE_NAME.search(name) is not None
+    printed = tuple(item for item, is_in in _PRINTED if not is_image and is_in(data))
+    if not printed and (is_image or end in _JOBS) and not head.lstrip().startswith(b"<"):
         return FileItems(("job",), sure=_JOB.search(head) is not None)
     sections = {} if head.lstrip()[:1] in (b"<", b"{") else _sections(data[:MOST_PARTED])
     if is_named:

@@ -152,7 +152,7 @@ LOG_SETTINGS_APART = records(
 
 
 LOG_HOST_VERSIONS = fact(
-    "log.host_versions", list[str], meaning="hosts by version", read="versions in the NCCL log"
+    "log.host_versions", list[str], meaning="hosts by version and network", read="the NCCL log"
 )
 
 

@@ -37,7 +37,8 @@ _ROWS: tuple[tuple[str, str, str, str], ...] = (
     ("a benchmark of MPI or oneCCL", "no collectives of NCCL",
      r"#\s?bytes\s+#\s?repetitions\s+t_|Intel\(R\) MPI Benchmarks", _NEEDED),
     ("perftest (ib_write_bw and others)", "one connection of InfiniBand or RoCE, no collective",
-     r"#bytes\s+#iterations\s+(?:BW|t_)|RDMA_Write (?:BW|Post List)", _NEEDED),
+     r"#bytes\s+#iterations\s+(?:BW|t_)|RDMA_Write (?:BW|Post List)"
+     r"|^ *\d+ +\d+ +\d+\.\d\d +\d+\.\d\d\s+\d+\.\d{6}\s*$", _NEEDED),
     ("ucc_perftest", "collectives of UCC, not of NCCL",
      r"\bucc_perftest\b|Count\s+Size\s+Time, us\s+Bandwidth, GB/s", _NEEDED),
     ("the benchmark of Gloo", "collectives of Gloo, not of NCCL",

@@ -190,7 +190,9 @@ def _compare_hint(before: list[str], paths: list[Path | None]) -> str:
         return f"compare two of them: nccltune compare {shlex.join([two[0], two[-1]])}"
     if len(before) + len(known) > 3:
         folders = {path.parent for path in known}
-        names = [str(folders.pop())] if len(folders) == 1 else []
+        folder = folders.pop() if len(folders) == 1 else None
+        others = folder is not None and sum(map(Path.is_file, folder.iterdir())) > len(known)
+        names = [] if folder is None else [f"{folder}/FILES"] if others else [str(folder)]
     if not names:
         return "compare them: nccltune compare FOLDER"
     return f"compare them: nccltune compare {shlex.join([*before, *names])}"

@@ -286,10 +286,10 @@ def _figure_hint(lines: list[str]) -> str:
     """Return the command that judges a single figure, with the bus bandwidth that lines state."""
     said = [line for line in lines if _PROSE.match(line)]
     average = any(map(_AVERAGE_SAID.search, said))
-    values = set() if average else {match[1] for line in said for match in _BUS_SAID.finditer(line)}
-    value = values.pop() if len(values) == 1 else "BUSBW"
+    own = [line for line in said if not average and "link" not in line.lower()]
+    values = {match[1] for line in own for match in _BUS_SAID.finditer(line)}
     command = "nccltune compare FILE --collective NAME --nodes N --ranks N --gpu NAME"
-    rows = f"'size,busbw (GB/s)' and 'SIZE,{value}'"
+    rows = f"'size,busbw (GB/s)' and 'SIZE,{values.pop() if len(values) == 1 else 'BUSBW'}'"
     of = ", of the largest size, as the average is over all sizes" * average
     return f"; is one figure normal? Write two lines, {rows}{of}: {command}" * bool(said)
 
@@ -472,9 +472,10 @@ def _of_summaries(lines: list[str], text: str) -> FileDescription | None:
             return listed
     if len(found) > 1 and starts == 1 and not any(titles[1:]) and not any(map(_LOOP.match, lines)):
         return FileDescription(f"{what}, from one start: each {_APART}", _REBUILD, found[1][0])
-    return FileDescription(
-        f"{what}: there is no time for each size", "give the whole output", found[0][0]
-    )
+    idle = not any(value.strip("0.") for _, value in found)
+    why = f"each run with 0 {_APART}" if idle else "there is no time for each size"
+    hint = _REBUILD if idle else "give the whole output"
+    return FileDescription(f"{what}: {why}", hint, found[0][0])
 
 
 def _tables(lines: list[str]) -> Iterator[_Table]:

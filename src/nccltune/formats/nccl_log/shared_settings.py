@@ -127,16 +127,21 @@ class SharedSettings:
         return max(whole, default=(0, 0))[1]
 
     def host_versions(self) -> list[str] | None:
-        """Return the versions of NCCL, and the hosts of each, if they differ. None with less than
-        two hosts, with two versions on one, and where communicators say who belongs together."""
-        pairs = dict.fromkeys((at, text) for (at, _), text in self._settings[VERSION].items())
-        hosts: dict[str, list[str]] = defaultdict(list)
-        for host, version in pairs:
-            hosts[version].append(host)
-        if self._ranks or len(pairs) < 2 or len({host for host, _ in pairs}) < len(pairs):
-            return None
-        said = [f"{version}: {', '.join(some[:_SHOWN])}" for version, some in hosts.items()]
-        return said if len(said) > 1 else []
+        """Return versions and networks of NCCL, and the hosts of each, if they differ. None with
+        less than two hosts, with two versions on one, and where communicators are known."""
+        said, is_known = list[str](), False
+        for name in () if self._ranks else (VERSION, NETWORK):
+            pairs = dict.fromkeys((at, text) for (at, _), text in self._settings[name].items())
+            hosts: dict[str, list[str]] = defaultdict(list)
+            for host, value in pairs:
+                hosts[value].append(host)
+            if len({host for host, _ in pairs}) == len(pairs) > 1:
+                is_known = is_known or name == VERSION
+                of = [
+                    f"{name} {value}: {', '.join(some[:_SHOWN])}" for value, some in hosts.items()
+                ]
+                said += of if len(of) > 1 else []
+        return said if said or is_known else None
 
     def _communicators(self) -> list[dict[int, Process]]:
         return [

@@ -120,7 +120,9 @@ def read_connection(message: str) -> Connection | None:
         ends = int(match["rank"]), int(match["rank"])
     else:
         return None
-    transport, _, how = match["via"].partition("/")
+    # Before NCCL 2.12 the line is `via direct shared memory`.
+    via = "SHM/direct" if match["via"] == "direct" else match["via"]
+    transport, _, how = via.partition("/")
     plain = Connection(
         channel=int(match["channel"]),
         source=ends[0],

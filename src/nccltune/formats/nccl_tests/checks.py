@@ -146,8 +146,8 @@ def _half(printed: float) -> float:
 
 
 def rounding_by_hand(printed: float) -> float:
-    """Return the largest rounding error of a value that a person wrote with fewer digits."""
-    return 0.505 if printed == round(printed) else 0.0505 if printed == round(printed, 1) else 0.0
+    """Return the largest error of a value that a person rounded, or cut, to fewer digits."""
+    return 0.505 if printed == round(printed) else 0.101 if printed == round(printed, 1) else 0.0
 
 
 def _slack(time_us: float, printed: float) -> float:

@@ -111,6 +111,8 @@ class CopiedTable:
         self._columns = list(header.columns)
         self._scaled = {role: at for role in _SCALE for at in header.at(role)[:1]}
         self._left = {role: header.at(role) for role in _LABELS}
+        if len(self._left["size"]) == len(self._left["count"]) > 1:
+            raise BadRowError("tables stand side by side; give each alone: cut -d'|' -f1 FILE")
         for role, places in self._left.items():
             if len(places) > 1:
                 raise BadRowError(f"two columns are the {role}: {self._named(places)}; keep one")

@@ -299,8 +299,9 @@ class TableReader:
         columns = self.left | ({"error"} & set(self.layout.labels))
         checked = zip(self.layout.in_place, rows[0][9::3], strict=False)
         checks = frozenset(in_place for in_place, wrong in checked if wrong is not None)
-        # Without both placements, or their order, N/A says nothing.
-        known = len(self.layout.in_place) == 2 and not self.layout.placements_assumed
+        # Without both placements N/A says nothing, nor without their order if it is of the first.
+        is_ordered = not self.layout.placements_assumed or checks == {False}
+        known = len(self.layout.in_place) == 2 and is_ordered
         shape = Shape(*rows[0][1:6])._replace(columns=columns)
         shape = shape._replace(checked=checks) if known else shape
         factor = None if self.layout.cpu_time else bus_factor_of(rows) or self.layout.ratio

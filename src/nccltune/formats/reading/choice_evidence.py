@@ -157,7 +157,8 @@ def find_label(
             " here is unknown (else give --choice)",
             line,
         )
-    _flag_default(log, tuner_of(log, command), named, report, line)
+    given = (command.settings if command is not None else None) or {}
+    _flag_default(log, tuner_of(log, command), named, {**given, **log.settings}, report, line)
     return Label(DEFAULT)
 
 
@@ -353,7 +354,12 @@ def tuner_of(log: NcclLog, command: CommandFound | None) -> str | None:
 
 
 def _flag_default(
-    log: NcclLog, tuner: str | None, named: NamedChoice | None, report: FileReport, line: int
+    log: NcclLog,
+    tuner: str | None,
+    named: NamedChoice | None,
+    settings: Mapping[str, str],
+    report: FileReport,
+    line: int,
 ) -> None:
     if tuner is not None:
         report.flag(
@@ -373,9 +379,12 @@ def _flag_default(
             doubtful=named.likely,
         )
     elif not log.would_tell:
+        channels = [x for pair in CHANNEL_LIMITS for x in pair if x in settings]
+        beside = "".join(f", with {x}={visible(settings[x], 20)}" for x in channels)
         report.flag(
             FlagKind.CHOICE_ASSUMED,
-            "nothing names the choice it was made with: taken as the default (else give --choice)",
+            f"nothing names the choice it was made with: taken as the default{beside}"
+            " (else give --choice)",
             line,
         )
 

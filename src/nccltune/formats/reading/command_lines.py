@@ -140,7 +140,7 @@ _MACHINES = (
         re.IGNORECASE,
     ),
     re.compile(
-        r"\b(?:p[3-6][a-z]{0,3}\.\d{0,2}xlarge|p4de?|p5en?|a[34]-(?:high|mega|ultra)gpu"
+        r"\b(?:p[3-6][a-z]{0,3}\.\d{0,2}xlarge|p4de?|p5en?|a[34][ -](?:high|mega|ultra)(?:gpu)?"
         r"|BM\.GPU[.\w]+|ND\w{0,16}_v\d)\b",
         re.IGNORECASE,
     ),
@@ -240,7 +240,8 @@ class CommandLines:
         self._forced = self._stated = self._by_title = False
         self._lines: dict[str, int] = {}
         self._elsewhere: tuple[int, str] | None = None
-        self._block_level = 0
+        self._block_level = self._section = 0
+        self._scopes: dict[str, int] = {}
         self._titled: tuple[int, int, int] | None = None
         self._named: Collective | None = None
         self._level = self._named_level = 0
@@ -342,6 +343,13 @@ class CommandLines:
     def _end_section(self, level: int) -> None:
         """End what an earlier section of a document forced: a heading begins another one."""
         self._end_choice(self._exported)
+        self._section = level
+        for name in [name for name, scope in self._scopes.items() if level <= scope]:
+            # Without a table in its section, a setting is for the sections that follow.
+            self._scopes[name] = level - 1
+            if self._used:
+                del self._scopes[name]
+                self._exported.pop(name, None)
         if 0 < level <= self._block_level:
             for name in CHOICE:
                 self._block.pop(name, None)
@@ -432,6 +440,7 @@ class CommandLines:
         self._block_level = level if found else self._block_level
         lasting = _PERSISTENT.match(text) is not None and program is None
         (self._exported if lasting else self._block).update(found)
+        self._scopes.update(dict.fromkeys(found if lasting else (), self._section))
         if found or self._commands:
             self._line = number
         return True
@@ -471,17 +480,17 @@ class CommandLines:
         values = {name: value for name, value in values.items() if value}
         algorithms, protocols = (values.get(name) for name in CHOICE)
         choice = [value for value in (algorithms, protocols) if value]
+        title = CommandFound(None, None, self._line, titled=self._titled, machine=self._machine)
+        title = title._replace(nccl=self._version, elsewhere=self._elsewhere, each=self._each)
+        title = title._replace(collective=self._named, worded=self._worded, headed=self._headed)
         if not (values or self._commands):
-            title = CommandFound(None, None, self._line, titled=self._titled, machine=self._machine)
-            title = title._replace(nccl=self._version, elsewhere=self._elsewhere, each=self._each)
-            title = title._replace(collective=self._named, worded=self._worded, headed=self._headed)
             return title if any(title[3:]) else None
         known = not (stale or self._ambiguous)
         line = max((self._lines.get(name, 0) for name in CHOICE if name in values), default=0)
-        return CommandFound(
-            algorithms,
-            protocols,
-            line or self._line,
+        return title._replace(
+            algorithms=algorithms,
+            protocols=protocols,
+            line=line or self._line,
             unknown=bool(choice) and (stale or any("$" in value for value in choice)),
             ranks=ranks,
             nodes=self._nodes if known and not (again and ranks is None) else None,
@@ -494,14 +503,7 @@ class CommandLines:
             forced=self._forced,
             stated=self._stated,
             by_title=self._by_title,
-            titled=self._titled,
-            worded=self._worded,
-            headed=self._headed,
-            each=self._each,
-            machine=self._machine,
-            nccl=self._version,
             earlier=self._ranks if ranks is None and not self._ambiguous else None,
-            elsewhere=self._elsewhere,
         )
 
 

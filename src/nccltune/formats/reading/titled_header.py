@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 
 from nccltune.formats.reading.foreign_names import in_english
+from nccltune.formats.reading.quantities import bandwidth_unit
 from nccltune.formats.reading.table_header import (
     MEASURED,
     MOST_CHARACTERS,
@@ -55,7 +56,9 @@ _MEASURES_ARE = re.compile(
     r"(?P<unit>microseconds|milliseconds|微秒|毫秒|[muµμ]s)(?![a-z])"
     r"|\b(?:metric|all (?:numbers|values|cells|results))\b[^.|\n]{0,60}?\b"
     r"(?P<what>(?:alg|bus)[a-z]{0,6}[ _-]?(?:bw|bandwidth))(?: in|,)? ?\(?"
-    r"(?P<rate>[GM]i?[Bb](?:/s|ps))\b",
+    r"(?P<rate>[GM]i?[Bb](?:/s|ps))\b"
+    r"|\b(?:numbers|values) \(?in (?P<of>[GM]i?[Bb](?:/s|ps))\b[^.|\n]{0,60}?\bare (?:the )?"
+    r"(?P<are>(?:alg|bus)[a-z]{0,6}[ _-]?(?:bw|bandwidth))\b",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -66,8 +69,8 @@ def measure_of(text: str) -> str:
     It is `(us)` or `busbw (GB/s)`.
     """
     found = {
-        f"{match['what']} ({match['rate']})"
-        if match["what"]
+        f"{match['what'] or match['are']} ({match['rate'] or match['of']})"
+        if match["what"] or match["are"]
         else f"({in_english(match['unit'].lower())})"
         for match in _MEASURES_ARE.finditer(text)
     }
@@ -109,11 +112,11 @@ def with_title(line: str, title: str, below: Sequence[str] = (), unit: str = "")
         ]
         return joined_cells(cells, separator)
     others = [column for column in columns if column.role != "size"]
-    # The bytes of `A/B` are a name.
-    named = any(
-        column.role or column.unit not in ("", "B") or column.name.isdecimal() for column in others
-    )
-    if match is None or named:
+    if match is None:
+        return line
+    # The bytes of `A/B` are a name. A rate is of either bandwidth.
+    open_units = ("", "B", match["unit"] if bandwidth_unit(match["unit"]) else "")
+    if any(x.role or x.unit not in open_units or x.name.isdecimal() for x in others):
         return line
     if len(others) != len(names) - 1 or not others or not (all(names) or len(others) == 1):
         return line
@@ -130,7 +133,7 @@ def with_title(line: str, title: str, below: Sequence[str] = (), unit: str = "")
         if column.role or NO_RUN.search(name) or not number
         else measure
         if len(others) == 1
-        else f"{name} {measure}"
+        else f"{name.removesuffix(f'({column.unit})').strip()} {measure}"
         for name, column, number in zip(names, columns, numbers, strict=True)
     ]
     return joined_cells(cells, separator)

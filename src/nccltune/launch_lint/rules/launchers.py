@@ -229,7 +229,8 @@ def nested(view: View) -> Iterator[LaunchFinding]:
         return
     words = joined(view.command.program)
     at = launcher_at(words)
-    if at is None or any(word.text.endswith(".py") for word in words[:at]):
+    texts = [word.text for word in words]
+    if at is None or "--cpu" in texts[at:] or any(text.endswith(".py") for text in texts[:at]):
         return  # A path among the arguments of a script may end like a launcher's name.
     inner = PurePosixPath(words[at].text).name
     is_azure = view.flavor == AZUREML

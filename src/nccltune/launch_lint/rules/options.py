@@ -17,8 +17,9 @@ from nccltune.launch_lint.finding import (
     SetLead,
     error,
     note,
+    warning,
 )
-from nccltune.launch_lint.hosts import text_of
+from nccltune.launch_lint.hosts import split_list, text_of
 from nccltune.launch_lint.nested import SHELLS, script_at
 from nccltune.launch_lint.options import (
     COMMON,
@@ -112,6 +113,21 @@ def no_effect(view: View) -> Iterator[LaunchFinding]:
             f"{', '.join(gone)}: Open MPI 5.0 removed openib and ignores this in silence",
             "leave it out",
         )
+    given = {o.values[0]: o for o in view.command.all("mca") if len(o.values) > 1}
+    option = given.get("btl_tcp_if_exclude")
+    is_tcp = "pml" not in given or given["pml"].values[1] not in ("ucx", "cm")
+    if option is not None and is_tcp and len(view.prediction.hosts) != 1:
+        listed_names = option.values[1]
+        if not is_open(listed_names) and not re.search(r"(?:^|,)(?:lo|127\.)", listed_names):
+            words = (option.words[0].text, option.value, f"lo,{listed_names}")
+            yield warning(
+                "mca-loopback",
+                f"{option.value}={listed_names} takes the place of the default, which excludes the"
+                " loopback: MPI over TCP may hang between nodes",
+                f"write {' '.join(words)}",
+                (Replace(option, words),),
+            )
+            gone.append(option.value)
     plain = [one for one in names if one.partition("_")[0] in _CONTROL and one not in gone]
     if plain and view.program is not None:
         yield note(
@@ -149,16 +165,26 @@ def wrong_meaning(view: View) -> Iterator[LaunchFinding]:
                 f"write --export=ALL,{option.value}",
                 (Replace(option, (f"--export=ALL,{option.value}",)),),
             )
+        word = option.words[0].text
+        is_long = len(option.name) > 1 and option.name in TABLES[view.flavor]
+        if launcher is Launcher.SLURM and is_long and not word.startswith("--"):
+            yield error(
+                "srun-one-dash",
+                f"srun reads {word} as {word[:2]} {word[2:]}: a long option has two hyphens",
+                f"write -{option.text}",
+                (Replace(option, (f"-{word}", *option.values[: len(option.words) - 1])),),
+            )
 
 
 def swallowed(view: View) -> Iterator[LaunchFinding]:
     """Find `-x NAME VALUE` and `-H a:8, b:8`: the last word would be started as the program."""
     words = view.command.program
     last = view.command.options[-1] if view.command.options else None
-    if not words or view.program is None or view.program.at == 0 or last is None:
+    if not words or last is None:
         return
-    if last.meaning == "host":
-        yield from _split_hosts(last, view)
+    yield from _split_list(last, view)
+    if view.program is None or view.program.at == 0:
+        return
     if last.name == "h" and view.flavor.launcher in (Launcher.OPENMPI, Launcher.HYDRA):
         right = ("-H" if view.flavor.launcher is Launcher.OPENMPI else "-hosts", words[0].text)
         edits = (Replace(last, right), ReplaceArgument(0, 1))
@@ -192,18 +218,17 @@ def assigned(view: View) -> Iterator[LaunchFinding]:
     )
 
 
-def _split_hosts(option: Option, view: View) -> Iterator[LaunchFinding]:
-    """Find `-H a:8, b:8`: the list of hosts must be one word."""
-    assert view.program is not None
-    rest = [word.text for word in view.command.program[: view.program.at]]
-    if not option.value.endswith(",") and not all(re.fullmatch(r"[\w.-]+:\d+,?", w) for w in rest):
+def _split_list(option: Option, view: View) -> Iterator[LaunchFinding]:
+    """Find `-H a:8, b:8` and `-x NCCL_IB_HCA=a, b`: a list must be one word."""
+    if (found := split_list(view.command)) is None:
         return
-    hosts = ",".join(part for word in (option.value, *rest) for part in word.split(",") if part)
+    rest, whole = found
+    words = (option.words[0].text, whole)
     yield error(
-        "hosts-split",
-        f"{option.words[0].text} takes one word: {rest[0]!r} would be started as the program",
-        f"write {option.words[0].text} {hosts}",
-        (Replace(option, (option.words[0].text, hosts)), ReplaceArgument(0, len(rest))),
+        "hosts-split" if option.meaning == "host" else "value-as-program",
+        f"{words[0]} takes one word: {rest[0]!r} would be started as the program",
+        f"write {' '.join(words)}",
+        (Replace(option, words), ReplaceArgument(0, len(rest))),
     )
 
 
@@ -212,8 +237,8 @@ def no_program(view: View) -> Iterator[LaunchFinding]:
     if any(is_nccl_test(value) for o in view.command.options for value in o.values):
         return
     command = view.command
-    if view.flavor in SERVERS:
-        return  # It is the program itself.
+    if view.flavor in SERVERS or split_list(command) is not None:
+        return  # It is the program itself, or a list that blanks cut.
     before = (*command.lead, *command.launchers, *(w for o in command.options for w in o.words))
     if not command.program and command.lead and not is_command(before):
         return  # Prose that names a launcher.

@@ -15,6 +15,7 @@ from nccltune.launch_lint.finding import (
     note,
     warning,
 )
+from nccltune.launch_lint.hosts import split_list
 from nccltune.launch_lint.options import ON_JOB, TRAINERS
 from nccltune.launch_lint.placed import PlacementOptions, placement_options
 from nccltune.launch_lint.rules.shape import with_gpus
@@ -51,6 +52,8 @@ def fails(view: View) -> Iterator[LaunchFinding]:
     why = view.prediction.fails
     if why is None or any(option.meaning is None for option in view.command.options):
         return
+    if split_list(view.command) is not None:
+        return  # Blanks cut the list of hosts.
     if view.flavor in (*ON_JOB, *TRAINERS):
         yield error("launch-refused", f"nothing starts: {why}")
         return

@@ -45,7 +45,7 @@ def node_gpus(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             is_one = view.site.gpus is not None and (view.site.nodes or 1) == 1
             yield (warning if is_one else note)(
                 "server-nodes",
-                f"{count(found.processes, 'rank')} are more than the {have} GPUs of a node"
+                f"{count(found.processes, 'rank')} are more than the {count(have, 'GPU')} of a node"
                 f" ({view.site.gpus_source})" + f": {refused}" * (world > have),
                 "add --distributed-executor-backend ray, or --nnodes, --node-rank and --master-addr"
                 if world > have

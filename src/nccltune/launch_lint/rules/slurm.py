@@ -141,15 +141,37 @@ def idle_nodes(view: View) -> Iterator[LaunchFinding]:
             f" {have} ({nodes.text}) get{'s' * (have - started == 1)} none",
             f"write --ntasks-per-node=1 for one on each, or ask for {count(started, 'node')}",
         )
-    each = view.site.asked("per_node")
-    full = (have or 0) * (whole_number(each.value) or 0 if each is not None else 0)
-    if have and started and have <= started < full and is_job and is_alone and each is not None:
+    if have and started and have <= started and is_job and is_alone:
+        yield from _below_per_node(total, view.site.asked("per_node"), have)
+
+
+def _below_per_node(total: Option, each: Option | None, nodes: int) -> Iterator[LaunchFinding]:
+    full = nodes * (whole_number(each.value) or 0 if each is not None else 0)
+    if (started := whole_number(total.value)) and started < full and each is not None:
         yield warning(
             "total-below-per-node",
             f"{total.text} is the number of all processes, and {each.text} is only the most on a"
             f" node: {started} start, not {full}",
             f"leave out {total.text}",
         )
+
+
+def tasks_of_script(view: View) -> Iterator[LaunchFinding]:
+    """Find `srun -n 1 --ntasks-per-node=8 python t.py`, and more tasks than GPUs of the job."""
+    is_script = view.program is None and script_of(view.command.program) is not None
+    if view.flavor.launcher is not Launcher.SLURM or not is_script:
+        return
+    total, nodes = view.command.last("total"), view.command.last("nodes")
+    have = 1 if nodes is None else whole_number(nodes.value)
+    if total is not None and have:
+        yield from _below_per_node(total, view.command.last("per_node"), have)
+    placement, gpus = view.prediction.placement, view.site.gpus
+    if placement is None or view.prediction.inner is not None or not gpus or _seen(view):
+        return
+    if placement.most > gpus:
+        said = f"{placement.most} tasks on a node share {count(gpus, 'GPU')}"
+        fix = f"ask for {placement.most} GPUs per node, if each task is to have its own"
+        yield note("shared-gpus", f"{said} ({view.site.gpus_source})", fix)
 
 
 def _assigns(part: str) -> bool:

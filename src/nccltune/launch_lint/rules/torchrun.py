@@ -23,7 +23,7 @@ from nccltune.launch_lint.nested import HOST_NAME, REMOTE
 from nccltune.launch_lint.options import TORCHRUN, TRAINERS
 from nccltune.launch_lint.read import module_meant
 from nccltune.launch_lint.rules.shape import Rule
-from nccltune.launch_lint.training import all_gpus, configured, node_range
+from nccltune.launch_lint.training import all_gpus, configured, node_range, visible
 from nccltune.launch_lint.words import is_open, whole_number
 from nccltune.model.scale import count
 
@@ -102,6 +102,10 @@ def processes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
             f"write {right}",
             (Replace(option, (right,)),),
         )
+    elif number == 1 and (shown := visible(command, view.site)) and "," in shown:
+        seen = all_gpus(command, view.site)[0]
+        said = f"{option.text}: 1 process, which uses 1 of the GPUs in CUDA_VISIBLE_DEVICES={shown}"
+        yield note("torchrun-one-process", said, f"write --nproc-per-node={seen} for all")
     elif number > have and view.site.gpus is None:
         yield beyond_assumed(number)
     elif number > have:
@@ -258,6 +262,28 @@ def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
         )
 
 
+@of_torchrun
+def own_name(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
+    """Find `--rdzv-endpoint=$(hostname)` of a line that each node may run itself."""
+    address, nodes = command.last("rdzv_endpoint"), command.last("nodes")
+    is_typed = not view.command.lead and not view.site.in_job and view.prediction.inner is None
+    if address is None or nodes is None or not is_typed or node_range(nodes.value)[1] == "1":
+        return
+    if command.last("node_rank") is None and HOST_NAME.match(address.value) is not None:
+        said = f"{address.text}: a node that runs this line itself waits at its own name"
+        yield note("torchrun-endpoint", said, "write the name of one node, on all nodes")
+
+
+@of_torchrun
+def fixed_rank(_: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
+    """Find `torchrun --nproc-per-node=2 t.py --local_rank 0`."""
+    each, words = command.last("per_node"), " ".join(word.text for word in command.program[1:])
+    match = re.search(r"(?:^| )(--local[-_]rank[= ]\d+)(?= |$)", words)
+    if match is not None and each is not None and each.value != "1":
+        said = f"every process of the node gets {match[1]}, and takes the same GPU"
+        yield warning("shared-gpus", said, "leave it out: torchrun sets LOCAL_RANK")
+
+
 @of_any
 def ports(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     """Find `--master-port=99999`: the last port is 65535."""
@@ -266,7 +292,8 @@ def ports(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
     ends = [command.last(meaning) for meaning in ("rdzv_endpoint", "master_addr")]
     given += [end.value.rpartition(":")[2] for end in ends if end and end.value.count(":") == 1]
     given += [option.value for option in command.options if _PORT_NAME.search(option.name)]
-    if (port := next((one for one in given if (whole_number(one) or 0) > _LAST), None)) is not None:
+    wrong = [one for one in given if one[:1] == "-" or (whole_number(one) or 0) > _LAST]
+    if (port := next(iter(wrong), None)) is not None:
         said = f"{port} is no port, of which {_LAST} is the last"
         yield error("trainer-port", said, "choose one from 1024 on")
 

@@ -212,7 +212,7 @@ def accelerate_total(view: View, command: LaunchCommand) -> Iterator[LaunchFindi
     have = view.site.gpus_per_node
     ids = given.get("gpu_ids", "all")
     named = 0 if ids == "all" or is_open(ids) else len(ids.split(","))
-    if not nodes:
+    if not nodes or command.last("cpu") is not None:
         return
     option = command.last("total")
     if total is None:

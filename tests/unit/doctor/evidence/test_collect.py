@@ -250,6 +250,9 @@ def test_files_given_beside_the_node_add_facts(root: Path, tmp_path: Path) -> No
     put(tmp_path, "poem.txt", "roses are red\n")
     with pytest.raises(InputError, match="its kind is not recognised"):
         collect(root, environment={}, runner=run_made, files=[tmp_path / "poem.txt"])
+    put(tmp_path, "words.txt", "a throughput of 12.5 GB/s\n")
+    with pytest.raises(InputError, match="states a bandwidth in words"):
+        collect(root, environment={}, runner=run_made, files=[tmp_path / "words.txt"])
     with pytest.raises(InputError, match="no such file"):
         collect(root, environment={}, runner=run_made, files=[tmp_path / "absent"])
 

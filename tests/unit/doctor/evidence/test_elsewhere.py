@@ -98,14 +98,12 @@ def test_files_that_go_with_this_node(tmp_path: Path, driver: bool) -> None:
 
 
 @pytest.mark.usefixtures("driver")
-def test_a_topology_whose_gpus_are_not_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", [' class="0x030200"', ' class="0x120000"', ""])
+def test_a_topology_whose_devices_are_not_here(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(elsewhere, "_DEVICES", tmp_path / "devices")
-    gpu = (
-        '<pci busid="0000:1A:00.0" class="0x030200" link_width="16">\n<gpu dev="0" sm="90"/></pci>'
-    )
-    dump = f'<system version="1">\n<cpu numaid="0">\n{gpu}\n</cpu>\n</system>\n'
+    dump = f'<system version="1">\n<pci busid="0000:1A:00.0"{kind}>\n</pci>\n</system>\n'
     found = read(tmp_path, topo_xml=dump)
     assert found is not None
     assert found.node == "topo.xml"

@@ -6,42 +6,33 @@ from pathlib import Path
 import pytest
 
 from nccltune.doctor.evidence.elsewhere import read_elsewhere
+from nccltune.doctor.evidence.parsers.failure_words import WORDS
 from nccltune.doctor.evidence.parsers.failures import (
     completions,
     crash_frames,
     parse_failures,
     states_failure,
 )
-from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.watchdog import ranks_apart
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.node import folder_facts, put
 
 LINES = [
-    ("no_gpu", "No devices were found"),
     ("no_gpu", "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."),
-    ("no_gpu", "/bin/sh: 1: nvidia-smi: not found"),
     ("no_gpu", "Failed to initialize NVML: Driver/library version mismatch"),
     ("no_gpu", "ImportError: libcuda.so.1: cannot open shared object file: No such file"),
-    ("no_gpu", "RuntimeError: Found no NVIDIA driver on your system."),
     ("no_gpu", "h1: Test CUDA failure common.cu:892 'no CUDA-capable device is detected'"),
     ("gpu_busy", "CUDA error: CUDA-capable device(s) is/are busy or unavailable"),
     ("gpu_busy", "nccl.cc:9 NCCL WARN Cuda failure 46 'CUDA-capable device(s) is/are busy or "
      "unavailable'"),
     ("gpu_lost", "Unable to determine the device handle for GPU 0000:3B:00.0: Unknown Error"),
-    (
-        "driver_old",
-        "h1: Test CUDA failure common.cu:892 "
-        "'CUDA driver version is insufficient for CUDA runtime version'",
-    ),
+    ("driver_old", "h1: Test CUDA failure common.cu:892 'CUDA driver version is insufficient for "
+     "CUDA runtime version'"),
     ("fabric", "CUDA error: system not yet initialized"),
     ("device", "[1,3]<stderr>:h1: Test CUDA failure common.cu:1007 'invalid device ordinal'"),
     ("gpu_fault", "RuntimeError: CUDA error: uncorrectable ECC error encountered"),
     ("gpu_memory", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
-    ("cuda_runtime", "OSError: /a/libtorch_cpu.so: undefined symbol: cuptiActivityEnable"),
-    ("cuda_runtime", "ImportError: /a/libnccl.so.2: undefined symbol: cudaLaunchKernelExC"),
     ("cuda_runtime", "ImportError: libcudart.so.11.0: cannot open shared object file"),
-    ("shm", "OSError: [Errno 28] No space left on device: '/dev/shm/nccl-1'"),
     ("shm", "RuntimeError: unable to open shared memory object </torch_1> in read-write mode"),
     ("gloo", "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/x.cc:14]"),
     ("gloo", "[enforce fail at /third_party/gloo/gloo/transport/tcp/device.cc:83] ifa != nullptr"),
@@ -55,11 +46,7 @@ LINES = [
      "Connection refused"),
     ("limit", "OSError: [Errno 24] Too many open files"),
     ("no_kernel", "HIP error: invalid device function"),
-    ("nccl", "[ ERROR    ] Child process 0 fails NCCL call ncclGroupEnd with code 1"),
     ("no_kernel", "CUDA error: no kernel image is available for execution on the device"),
-    ("network", "torch.distributed.DistNetworkError: The client socket has timed out after 600 s"),
-    ("watchdog", "[E ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog caught collective operation "
-     "timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE) ran for 600000 milliseconds"),
     ("torch_usage", "NCCL watchdog thread terminated with exception: traceMap[thisSeq].second == "
      'kEventStart INTERNAL ASSERT FAILED at "c10d/TraceUtils.h":237, please report a bug'),
     ("torch_store", "[4] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via "
@@ -71,28 +58,12 @@ LINES = [
      "remote process exited or there was a network error, NCCL version 2.21.5"),
     ("watchdog", "[Rank 1] NCCL watchdog thread terminated with exception: [Rank 1] Watchdog caught"
      " collective operation timeout: WorkNCCL(SeqNum=6)"),
-    ("died", "[Rank 5] Process group watchdog thread terminated with exception: std::bad_alloc"),
-    ("died", "E0323 23 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) "
-     "local_rank: 0 (pid: 88) of binary: /opt/venv/bin/python3"),
     ("nccl", "h1: Test NCCL failure common.cu:961 'unhandled system error' / 'x'"),
     ("nccl", "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251"),
-    ("wrong", "# Out of bounds values : 4 FAILED"),
     ("wrong", "Invalid value when checking the pattern at 0x7fa640000000"),
-    ("launcher", "There are not enough slots available in the system to satisfy the 16"),
-    ("launcher", "srun: error: h2: task 9: Exited with exit code 3"),
-    ("launcher", "./all_reduce_perf: error while loading shared libraries: libmpi.so.40"),
-    ("launcher", "Host key verification failed."),
-    ("launcher", "Abort(3712399) on node 0 (rank 0 in comm 0): Fatal error in PMPI_Init: Other"),
-    ("launcher", "Warning  FailedScheduling  0/8 nodes are available"),
-    ("died", "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"),
     ("gloo_loopback", "[W9 ProcessGroupGloo.cpp:5] Warning: Unable to resolve hostname to a "
      "(local) address. Using the loopback address as fallback."),
-    ("died", "[h1:100] *** Process received signal ***"),
-    ("host_memory", "slurmstepd: warning: Detected 1 oom_kill event in StepId=7.0."),
     ("host_memory", "srun: error: n4: task 8: Out Of Memory"),
-    ("host_memory", "vllm-0            0/1     OOMKilled   3 (12s ago)   5m"),
-    ("launcher", "0/8 nodes are available: 8 Insufficient amd.com/gpu."),
-    ("network", "socket.gaierror: [Errno -3] Temporary failure in name resolution"),
     ("tcpx_settings", "NCCL/NET (shim) mismatch recommended: NCCL_FASTRAK_USE_LLCM=1 (unset)"),
     ("ofi_failed", "libfabric:1:2::cxi:ep_data:x():1000<warn> n1: Cassini Event Queue overflow de"),
     ("ofi", "libfabric:1:2::core:core:fi_getinfo_():1392<warn> fi_getinfo: provider efa output "
@@ -100,20 +71,12 @@ LINES = [
     ("ofi_failed", "PE 0: MPICH WARNING: OFI is failing to make progress on posting a receive."),
     ("port_taken", "RuntimeError: The server socket has failed to listen on any local network "
      "address. port: 29500, useIpv6: false, code: -98, message: EADDRINUSE"),
-    ("nccl_symbol", "replica 0 failed: UNIMPLEMENTED: XLA compiled without NCCL support"),
-    ("nccl_symbol", "RuntimeError: Distributed package doesn't have NCCL built in"),
     ("nccl_symbol", "ImportError: libnccl.so.2: cannot open shared object file: No such file"),
     ("usage", "h1:1 [0] bootstrap.cc:131 NCCL WARN Bootstrap Root : rank 1 of 8 ranks has already "
      "checked in"),
     ("usage", "h1:1:2 [0] bootstrap.cc:99 NCCL WARN Bootstrap Root : mismatch in rank count from "
      "procs 8 : 4"),
-    ("nccl_symbol", "ImportError: /v/lib/libtorch_cuda.so: undefined symbol: ncclCommResume"),
-    ("died", "[launch.py:321:sigkill_handler] ['python', 'a.py'] exits with return code = -9"),
-    ("died", "exitcode  : -9 (pid: 4711)"),
-    ("died", "traceback : Signal 9 (SIGKILL) received by PID 4711"),
     ("ucx", "ib_device.c:1171 UCX  ERROR ibv_create_ah(dlid=4) on mlx5_0 failed: timed out"),
-    ("ucx", "[n1:9:0:9] ib_mlx5_log.c:177  Transport retry count exceeded on mlx5_0:1/IB (synd 0x15"
-     " vend 0x81 hw_synd 0/0)"),
     ("rdma_memory", "ib_log.c:246 UCX  ERROR mlx5_0: ibv_create_cq() failed: Cannot allocate "
      "memory. Please set max locked memory (ulimit -l) to 'unlimited' (current: 64 kbytes)"),
     ("no_interface", "'x' failed: invalid usage. Last NCCL warning(error): 'Bootstrap : no socket "
@@ -121,9 +84,7 @@ LINES = [
     ("calls_differ", "ncclAllReduce failed. Last NCCL warning(error) log entry (may be unrelated) "
      "'Message truncated : received 4096 bytes instead of 64'."),
     ("rdma_abi", "libibverbs: Warning: Driver bnxt_re does not support the kernel ABI of 6 (x"),
-    ("rdma_gpu_memory", "ERRNO: Bad address."),
     ("rdma_gpu_memory", "RDMA buffer MR registration failed: Bad address"),
-    ("calls_differ", "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is run"),
     ("gpu_memory", "h1: Test CUDA failure common.cu:730 'out of memory'"),
     ("cuda_init", "h1: Test CUDA failure common.cu:732 'initialization error'"),
     ("nccl", "h1: Test CUDA failure common.cu:732 'invalid argument'"),
@@ -135,47 +96,20 @@ LINES = [
      "allocate memory"),
     ("rdma_memory", "ib_md.c:309  UCX  ERROR ibv_reg_mr(address=0x7f2c, length=8650752, access=0xf"
      ") failed: Cannot allocate memory"),
-    ("imex_channel", "ls: cannot access '/dev/nvidia-caps-imex-channels': No such file"),
     ("imex_channel", "error asserting ComputeDomain Ready: node not ready in ComputeDomain"),
-    ("ras_report", "Rank 0 has launched up to operation 288685 -- GPU 0 managed by process 7"),
     ("ras_report", "1 job process is considered dead (unreachable via the RAS network)"),
     ("sharp", "sharp_am[7]: error: FabricProvider must bind to port with master SM (SM LID:35"),
-    ("fabric_manager", "nv-fabricmanager[9]: fabric manager NVIDIA GPU driver interface version "
-     "550.127.05 don't match with driver version 550.120."),
     ("fabric_manager", "NVSwitch driver failed with error:WARNING Nothing to do "
      "[NV_WARN_NOTHING_TO_DO]"),
-    ("fabric_manager", "Job for nvidia-fabricmanager.service failed because the control process "
-     "exited with error code."),
-    ("fabric_manager", "systemd[1]: nvidia-fabricmanager.service: Failed with result 'exit-code'."),
-    ("fabric_manager", "systemd[1]: Failed to start NVIDIA fabric manager service."),
-    ("fabric_manager", "[ERROR] failed to configure all the available GPUs or NVSwitches"),
-    ("health", "ERROR:  nhc:  Health check failed:  Check check_xid_errors returned 1"),
-    ("health", "cpu001 nhc[1013622]: Health check failed:  Script timed out."),
-    ("health", "ERROR : Node Health Checks failed - viz3d-1 - Check check_nvsmi returned 127"),
-    ("health", "NHC: Check check_nv_ vagrant   2020-09-24T18:00:01 virtual-gpu01"),
     ("health", "Found XID errors: 63"),
-    ("health", "ErrorCode:DCGM_FR_IMEX_UNHEALTHY GPU:0 IMEX daemon status is -3"),
-    ("launcher", "It was launched by srun, but OMPI was not built with SLURM's PMI support"),
-    ("cuda_init", "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with"),
-    ("no_gpu", "RuntimeError: No HIP GPUs are available"),
-    ("host_memory", "ray.exceptions.OutOfMemoryError: Task died, the node running low on memory"),
-    ("late", "TimeoutError: RPC call to execute_model timed out."),
-    ("device", "The number of required GPUs exceeds the total number of available GPUs"),
     ("ofi_failed", "libfabric:1:17::cxi:core:x():1<warn> Failed to allocate CXI service"),
     ("vgpu", "[HAMI-core ERROR (pid:7 thread=9 memory_limit.c:8)]: Illegal device id: 1"),
     ("no_gpu", "[HAMI-core ERROR (pid:7 thread=9 libvgpu.c:874)]: cuInit failed:100"),
-    ("other_library", "/n/src/host/init/init.cu:nvshmemi_check_state_and_init:1080: nvshmem "
-     "initialization failed, exiting"),
     ("other_library", "DeepEP dispatch forwarder timeout (RDMA meta), channel: 1, RDMA: 1, nvl: 6"),
     ("imex", "> [ERROR] Failed to get new memory reference with rc: 87"),
-    ("late", "INFO 07-01 shm_broadcast.py:501] No available shared memory broadcast block found in "
-     "60 second."),
     ("late", "E0517 rendezvous.cc:31] This thread has been waiting for `acquire clique` for 20 "
      "seconds and may be stuck. Expected 8 threads to join the rendezvous"),
     ("custom_all_reduce", "Failed: Cuda error /w/custom_all_reduce.cuh:364 'invalid argument'"),
-    ("torch_store", "RuntimeError: Timed out initializing process group in store based barrier on "
-     "rank: 2, for key: store_based_barrier_key:1 (world_size=4, worker_count=3)"),
-    ("driver_old", "lookup error: /l/libnccl.so.2: undefined symbol: cuMemGetHandleForAddr"),
     ("nccl_symbol", "ImportError: librccl.so.1: cannot open shared object file: No such file"),
     ("rdma_no_path", "E12 rdma_endpoint.cpp:133] Failed to modify QP to RTR, check mtu, gid, peer "
      "lid: Connection timed out [110]"),
@@ -185,16 +119,8 @@ LINES = [
     ("efa_fork", "As a result, the libfabric EFA provider is operating in"),
     ("peer_access", "Failed: Cuda error /w/custom_all_reduce.cuh:307 'peer access is not supported "
      "between these two devices'"),
-    ("gpu_fault", "Memory access fault by GPU node-4 (Agent handle: 0x55) on address 0x7f."),
     ("nvls", "[ERROR] [tid 52] failed to find the GPU handle 12 in the multicast team request "
      "setup 42."),
-    ("died", "RuntimeError: DataLoader worker (pid 190) is killed by signal: Aborted."),
-    ("no_rdma", "Warning: no Rdma Devices were found for resource hca_shared_devices_a"),
-    ("no_rdma", 'error creating new device: "missing RDMA device spec for device 0000:16:00.0, '
-     'RDMA device \\"rdma_cm\\" not found"'),
-    ("no_rdma", "W1 server.go:9] no devices in device pool, creating empty resource server for x"),
-    ("fabric_manager", "fabric manager config file item: FABRIC_NODE_CONFIG_FILE has an invalid "
-     "value"),
     ("gpu_fault", "gpu_allocator.cc:414 CUDA_ERROR_CONTAINED: Invalid access of peer GPU memory"),
     ("gid_type", "W0825 331 util_rdma.h:547] NET/IB: read failed in ncclIbRoceGetVersionNum: x"),
     ("rdma_no_answer", "NET/IB : Got completion from peer 192.0.2.9<41> with status=12 opcode=0"),
@@ -212,21 +138,15 @@ LINES = [
      "warning(error) log entry (may be unrelated) 'Attribute busid of node nic not found'."),
     ("nccl", "INTERNAL: NCCL operation ncclCommInitRank() failed: x. Last NCCL warning(error) log "
      "entry (may be unrelated) 'socketTryAccept: Accept failed: Bad file descriptor'."),
-    ("peer_gone", "[PG 0 Rank 1] Failed to get exception dump flag from the global store."),
     ("peer_gone", "[c10d] recvValue failed on SocketImpl(fd=5): Connection reset by peer"),
-    ("launcher", "*** An error occurred in MPI_Init_thread"),
     ("launcher", "kex_exchange_identification: read: Connection reset by peer"),
     ("torch_usage", "RuntimeError: CUDA error: device-side assert triggered"),
-    ("torch_usage", "RuntimeError: No backend type associated with device type cpu"),
     ("torch_store", "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for "
      "clients. 1/2 clients joined."),
-    ("watchdog", "RuntimeError: Rank 1 successfully reached monitoredBarrier, but received errors"),
-    ("no_gpu", "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!"),
     ("container_address", "[E616 socket.cpp:9] [c10d] The client socket has timed out after 6000ms "
      "while trying to connect to (172.17.0.6, 46229)."),
     ("container_address", "[c10d] The client socket has failed to connect to [::ffff:172.17.0.6]:4 "
      "(errno: 110 - Connection timed out)."),
-    ("network", "[c10d] The client socket has timed out while trying to connect to (10.17.1.6, 4)"),
     ("died", "ray.exceptions.ActorDiedError: The actor died unexpectedly"),
     ("hsa_resources", "HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate"),
     ("no_rdma", "Fatal error:  device '*': sys files not found (/sys/class/infiniband/*/ports)"),
@@ -239,8 +159,15 @@ def test_a_line_that_states_a_failure(kind: str, line: str) -> None:
     assert [(one.kind, one.text, one.line) for one in parse_failures(text)] == [(kind, line, 3)]
 
 
+def test_each_word_states_a_failure_of_the_first_kind_that_it_fits() -> None:
+    for word in (word for words in WORDS.values() for word in words):
+        kind = next(kind for kind, words in WORDS.items() if any(one in word for one in words))
+        assert [one.kind for one in parse_failures(f"[rank 1] E: {word}\n")] == [kind], word
+
+
 def test_lines_that_state_no_failure() -> None:
     fine = (
+        "# Errors with asterisks indicate errors that have exceeded the maximum threshold.\n"
         "# Out of bounds values : 0 OK\n"
         "h1:1:1 [0] NCCL INFO NET/Plugin: libnccl-net.so: cannot open shared object file\n"
         "h1:1:1 [0] NCCL INFO Call to connect returned Connection refused, retrying\n"
@@ -283,6 +210,28 @@ def test_a_connection_that_is_tried_often(tries: str, kinds: list[str]) -> None:
     docker = line.replace("connect", "connect to 172.17.0.1<41>")
     found = [one.kind for one in parse_failures(f"h1:1:2 [0] {docker}\n")]
     assert found == ["container_address" for _ in kinds]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["ib_md.c:1 UCX  ERROR ibv_open_device(mlx5_9) failed: No such file",
+     "n1:7:8 [0] transport/net_ib.cc:148 NCCL WARN NET/IB : Unable to open device mlx5_9",
+     "libibverbs: Warning: Driver bnxt_re does not support the kernel ABI of 6 (x"],
+)  # fmt: skip
+def test_a_nic_that_cannot_be_opened(line: str) -> None:
+    nodes = "".join(f"#  Rank  {n} Pid  7 on n{n} device  0 [0x01] H200\n" for n in range(2))
+    one = "n1:7:8 [0] NCCL INFO x\n"
+    worked = "# Avg bus bandwidth    : 320.1\n"
+    failed = {one.kind for one in parse_failures(f"{line}\n")}
+    for text, is_harmless in (
+        (f"{one}{line}\n{worked}", True),
+        (f"{nodes}{line}\n{worked}", False),
+        (f"{one.replace('x', 'comm 0x1 rank 0 nRanks 2 nNodes 2')}{line}\n{worked}", False),
+        (f"{nodes}{one.replace('x', 'NET/IB : Using [0]mlx5_0:1/RoCE')}{line}\n{worked}", True),
+        (f"{one}{worked}{line}\n", False),
+    ):
+        kinds = {"optional"} if is_harmless else failed & {"ucx", "verbs", "rdma_abi"}
+        assert {one.kind for one in parse_failures(text)} == kinds != set()
 
 
 @pytest.mark.timeout(120)
@@ -338,87 +287,6 @@ def test_hostile_texts_take_bounded_time() -> None:
     assert len(parse_failures("\n".join(f"srun: error: {'x' * n}" for n in range(3000)))) == 400
     assert ranks_apart("[rank0]:[PG 0 Rank 1] at work: WorkNCCL(SeqNum=" * 20_000) == ()
     assert completions("mlx5: x got completion with error: " * 20_000) == ()
-
-
-TABLE = """\
-+-----------------------------------------------------------------------------------------+
-| NVIDIA-SMI 570.86.10              Driver Version: 570.86.10      CUDA Version: 12.8     |
-|-----------------------------------------+------------------------+----------------------+
-|   0  NVIDIA H100 80GB HBM3          On  |   00000000:19:00.0 Off |                    0 |
-| N/A   33C    P0             71W /  700W |       1MiB /  81559MiB |      3%      Default |
-|                                         |                        |             Disabled |
-+-----------------------------------------+------------------------+----------------------+
-|   1  NVIDIA H100 80GB HBM3         Off  |   00000000:3B:00.0 Off |                    7 |
-| N/A   35C    P0             71W /  700W |       1MiB /  81559MiB |      0%      Default |
-|                                         |                        |              Enabled |
-+-----------------------------------------+------------------------+----------------------+
-"""
-
-
-def test_the_table_of_nvidia_smi() -> None:
-    found = parse_gpu_query(TABLE)
-    first, second = found.gpus
-    assert (first.index, first.bus_id, first.name) == (0, "0000:19:00.0", "NVIDIA H100 80GB HBM3")
-    assert (first.persistence, first.utilization_pct) == (True, 3)
-    assert (first.temperature_c, found.driver) == (33, "570.86.10")
-    assert (second.persistence, second.ecc_uncorrected) == (False, 7)
-    assert (first.mig, second.mig) == (False, True)
-
-
-FABRIC = """\
-    Fabric
-        State                             : Completed
-        Status                            : Success
-        CliqueId                          : 2
-        ClusterUUID                       : 0b6e40c4-0000-4357-9ba6-5291dd461278
-        Health
-            Summary                       : %s
-            Bandwidth                     : Full
---
-"""
-
-
-def test_the_fabric_of_each_gpu_without_its_title(tmp_path: Path) -> None:
-    put(tmp_path, "n1/pasted.txt", "".join(FABRIC % one for one in ("Healthy", "Unhealthy")))
-    (facts,) = folder_facts(tmp_path)
-    found = [(one["fabric_health"], one["fabric_status"]) for one in facts.named("gpus")]
-    assert found == [("healthy", "success"), ("unhealthy", "success")]
-    failed = FABRIC.replace("Success", "Insufficient Resources") % "Healthy"
-    titled = parse_gpu_query(f"=NVSMI LOG=\nGPU 00000000:19:00.0\n{failed}")
-    pasted = "$ nvidia-smi -q | grep -A2 Fabric\n" + FABRIC.partition("        Status")[0]
-    put(tmp_path, "n2/pasted.txt", pasted.replace("Completed", "In Progress"))
-    _, in_progress = folder_facts(tmp_path)
-    part = in_progress.named("gpus")
-    assert [one["fabric_state"] for one in part] == ["in_progress"]
-    assert [(one.bus_id, one.fabric_status) for one in titled.gpus] == [
-        ("0000:19:00.0", "insufficient_resources")
-    ]
-
-
-ROWS = """\
-GPU 00000000:9C:00.0
-    Remapped Rows
-        Uncorrectable Error               : 4
-        Pending                           : Yes
-        Remapping Failure Occurred        : No
-"""
-
-
-def test_remapped_rows() -> None:
-    (gpu,) = parse_gpu_query(ROWS).gpus
-    assert (gpu.bus_id, gpu.remap_pending, gpu.remap_failed) == ("0000:9c:00.0", True, False)
-    section = ROWS.partition("\n")[2]
-    (lone,) = parse_gpu_query(section).gpus
-    assert (lone.index, lone.remap_pending) == (None, True)
-    assert [one.index for one in parse_gpu_query(section * 2).gpus] == [0, 1]
-    (asked,) = parse_gpu_query(f"$ nvidia-smi -q -i 5 | grep -A4 Remapped\n{section}").gpus
-    assert asked.index == 5
-    rows = "<remapped_row_pending>No</remapped_row_pending>"
-    gpu = f'<gpu id="0"><remapped_rows>{rows}</remapped_rows><product_name>x</product_name></gpu>'
-    (other,) = parse_gpu_query(f"<nvidia_smi_log>{gpu}").gpus
-    assert (other.remap_pending, other.remap_failed) == (False, None)
-    pages = "GPU 00000000:9C:00.0\n    Retired Pages\n        Pending Page Blacklist    : Yes\n"
-    assert [one.remap_pending for one in parse_gpu_query(pages + ROWS).gpus] == [True, True]
 
 
 def test_a_tool_that_fails_after_one_that_does_not(tmp_path: Path) -> None:
@@ -518,14 +386,6 @@ def test_settings_with_their_errors_below(tmp_path: Path) -> None:
     (facts,) = folder_facts(tmp_path)
     assert [one["kind"] for one in facts.named("failures")] == ["launcher"]
     assert "NCCL_ALGO" in [one["name"] for one in facts.named("settings")]
-
-
-def test_gpu_query_columns_in_any_order() -> None:
-    head = "name, pcie.link.width.current, driver_version\n"
-    text = f"{head}NVIDIA L40S, 8, 550.1\nNVIDIA L40S, 16, 550.1\n"
-    found = parse_gpu_query(text)
-    assert [(one.index, one.pcie_width) for one in found.gpus] == [(0, 8), (1, 16)]
-    assert found.driver == "550.1"
 
 
 def test_a_node_without_gpus_is_known_to_have_none(tmp_path: Path) -> None:

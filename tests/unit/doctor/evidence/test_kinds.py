@@ -88,11 +88,14 @@ def test_utf_16_and_crlf() -> None:
         ("smi.txt", "No devices were found\n", "nvidia-smi"),
         ("gpus.txt", LISTED, "nvidia-smi"),
         ("nvlink.txt", LISTED, "nvlink"),
+        ("Dockerfile", "FROM a/b:1\n# NCCL version A has\n# NCCL error. GPU is lost\n", "job"),
         ("out.txt", "srun: error: node1: task 0: Exited with exit code 1\n", "output"),
     ],
 )
 def test_the_name_decides_where_the_content_does_not(name: str, text: str, item: str) -> None:
     assert kinds_of(name, text.encode()).items == (item,)
+    # Words in a source file state no failure of a run.
+    assert kinds_of(f"{name}.py.old", text.encode()).items == ()
 
 
 @pytest.mark.parametrize(
@@ -105,6 +108,7 @@ def test_the_name_decides_where_the_content_does_not(name: str, text: str, item:
         ("# nThread 1 nGpus 8 minBytes 8\n", ("test",)),
         ("# Using devices\n#  Rank  0 Group  0 Pid 3 on n1 device  0 [0x0f] A100\n", ("test",)),
         ("roses are red\n", ()),
+        ('>>> line = "[ 9.1] NVRM: Xid (PCI:0000:0f:00): 79"\n', ()),
         ("/usr/mpi/bin/mpirun  \\\n  -np 2 -x NCCL_IB_GID_INDEX=3 ./all_reduce_perf\n", ("job",)),
         ("$ srun -N 2 ./train\n", ("job",)),
         ("export A=1\nmpirun -np 2 \\\n  ./all_reduce_perf -b 8\n", ("job",)),
@@ -163,6 +167,9 @@ def test_files_of_which_nothing_was_used_are_named(tmp_path: Path) -> None:
     put(tmp_path, "n1/a-topo.xml", TOPOLOGY)
     put(tmp_path, "n1/b-topo.xml", TOPOLOGY)
     put(tmp_path, "n1/given-topology.xml", "<system version='1'><pci>")
+    own = "verdict     1 finding: 1 error · ok 9 · cannot tell 3\n\nerror  A\n  evidence  Xid 79\n"
+    put(tmp_path, "n1/doctor.txt", own)
+    put(tmp_path, "n1/a.py", "# Xid 79\n")
     put(tmp_path, "n1/core.bin", bytes(range(32)) * 200)
     (facts,) = folder_facts(tmp_path)
     unused = {one.file.removeprefix("n1/"): one.why for one in facts.unused}
@@ -170,6 +177,8 @@ def test_files_of_which_nothing_was_used_are_named(tmp_path: Path) -> None:
     assert unused == {
         "notes.txt": "its kind is not recognised",
         "ibstat.txt": "nothing in it was understood (its name suggests ibstat): ibpanic: no device",
+        "doctor.txt": "it is what nccltune doctor printed: pass the files it looked at",
+        "a.py": "it is a source file, and shows no run of a program",
         "lspci.txt": "is empty",
         "a-topo.xml": "n1/b-topo.xml was read in its place",
         "core.bin": "is a binary file",

@@ -7,7 +7,6 @@ from nccltune.doctor.evidence.kinds import kinds_of
 from nccltune.doctor.evidence.parsers.copies import copy_ranges, parse_copies
 from nccltune.doctor.evidence.parsers.ethtool import parse_ethtool
 from nccltune.doctor.evidence.parsers.gids import parse_devinfo_gids, parse_show_gids
-from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.imex import parse_imex
 from nccltune.doctor.evidence.parsers.interfaces import parse_interfaces
 from nccltune.doctor.evidence.parsers.job_settings import (
@@ -103,20 +102,6 @@ def test_limits() -> None:
     assert parse_limits("$ ulimit -l\n64\n$ echo 7\n7\n") == {"memlock": (64, 2)}
 
 
-def test_gpus_of_a_part_of_the_output_have_no_number() -> None:
-    block = "GPU 00000000:{0}:00.0\n    Persistence Mode    : Enabled\n"
-    two = "Attached GPUs   : {0}\n" + block.format("1A") + block.format("84")
-    assert [gpu.index for gpu in parse_gpu_query(two.format(2)).gpus] == [0, 1]
-    assert [gpu.index for gpu in parse_gpu_query(two.format(8)).gpus] == [None, None]
-    one = "Attached GPUs   : 8\n" + block.format("84")
-    assert parse_gpu_query(one).gpus[0].index is None
-    assert parse_gpu_query("$ nvidia-smi -q -i 4\n" + one).gpus[0].index == 4
-    xml = "<nvidia_smi_log><attached_gpus>{0}</attached_gpus>" + (
-        '<gpu id="00000000:84:00.0"><product_name>A</product_name></gpu></nvidia_smi_log>'
-    )
-    assert [parse_gpu_query(xml.format(n)).gpus[0].index for n in (1, 8)] == [0, None]
-
-
 def test_kernel_texts() -> None:
     assert parse_modules(texts.LSMOD) == ["mlx5_core", "nvidia_peermem"]
     assert parse_modules(texts.PROC_MODULES) == ["nvidia"]
@@ -155,38 +140,6 @@ def test_kernel_log() -> None:
         assert failure_kinds([one.text or ""]) == ["gpu_lost"]
     many = parse_kernel_log("".join(f"[ 1.0] pcie {number}\n" for number in range(2100)))
     assert (len(many.lines), many.left_out) == (2000, 100)
-
-
-@pytest.mark.parametrize("text", [texts.SMI_XML, texts.SMI_TEXT, texts.SMI_CSV])
-def test_gpu_query_reads_the_same_from_xml_text_and_csv(text: str) -> None:
-    found = parse_gpu_query(text)
-    gpu = found.gpus[0]
-    assert (gpu.index, gpu.bus_id, gpu.name) == (0, "0000:04:00.0", "NVIDIA H100 80GB HBM3")
-    assert (found.driver, gpu.persistence) == ("570.1.2", False)
-    assert (gpu.pcie_gen, gpu.pcie_gen_max, gpu.pcie_width, gpu.pcie_width_max) == (1, 5, 16, 16)
-    assert set(gpu.slowdowns or ()) == {"sw_power_cap", "hw_thermal_slowdown"}
-    assert (gpu.utilization_pct, gpu.temperature_c) == (3, 33)
-    assert (gpu.sm_clock_mhz, gpu.sm_clock_max_mhz) == (345, 1980)
-    assert (gpu.ecc_uncorrected, gpu.mig) == (0, False)
-    if text is not texts.SMI_CSV:
-        assert (gpu.sm, gpu.fabric_state) == (90, "completed")
-
-
-def test_gpu_query_csv() -> None:
-    both = parse_gpu_query(texts.SMI_CSV + texts.SMI_SM + texts.SMI_FABRIC).gpus
-    assert [(gpu.sm, gpu.fabric_state) for gpu in both] == [(90, "completed"), (90, "in_progress")]
-    assert (both[1].slowdowns, both[1].ecc_uncorrected, both[1].pcie_width) == ([], None, 8)
-    (other,) = parse_gpu_query("index, clocks.sm, pcie.link.gen.gpucurrent\n0, 800 MHz, 4\n").gpus
-    assert (other.sm_clock_mhz, other.pcie_gen, other.mig) == (800, 4, None)
-    failed = parse_gpu_query('Field "fabric.state" is not a valid field to query.\n')
-    assert failed.gpus == []
-    assert failed.problem == 'Field "fabric.state" is not a valid field to query.'
-
-
-def test_gpu_query_leaves_entities_alone() -> None:
-    bomb = '<!DOCTYPE a [<!ENTITY b "bb">]><nvidia_smi_log><gpu id="x"><product_name>&b;'
-    assert parse_gpu_query(bomb + "</product_name></gpu>").gpus[0].name == "&b;"
-    assert parse_gpu_query("<nvidia_smi_log>" + "<gpu id=" * 1000).unread == 1000
 
 
 def test_nvlink_and_peers() -> None:

@@ -104,8 +104,13 @@ NESTED = '{"world_size": 4, "sweep": [{"bytes": 1024, "eager_us": 3.1, "graph_us
         (LOGGED, "2 lines of an NCCL log without host and process, no table: NCCL", "whole", 1),
         (LOGGED, "chose ring/simple for 768 MiB", "whole", 1),
         ("a 0.71 sec\nb 0.65 sec 1 Gb/s\nc 0.6 sec\n", "3 lines with times", "output of", 1),
+        ("# Avg bus bandwidth    : 0 \n", "1 average of nccl-tests (0 GB/s) and no row: each run "
+         "with 0 is a separate copy", "MPI=1", 1),
+        (" 4194304    4826             0.00               965.20 \t\t   0.000241\n",
+         "perftest", "all_reduce_perf", None),
         ("# Out of bounds values : 0 OK\n", "the last lines of nccl-tests and no row", "whole", 1),
         ("E2E Latency: 4.9 ms\nThroughput: 13,361 tokens/s\n", "nothing in it", "", None),
+        ("NCCL's bandwidth of NVLink is 50 GB/s\n", "states a bandwidth", "'SIZE,BUSBW'", 1),
         ("a throughput of 12.5 GB/s\n", "states a bandwidth in words", "'SIZE,12.5'", 1),
         ("all_reduce_perf -b 8 -e 8G gives 31 GB/s\n", "states a bandwidth", "'SIZE,31'", 1),
         ("the avg busbw of NCCL is 15 GB/s\n", "states a bandwidth", "'SIZE,BUSBW', of the", 1),

@@ -171,6 +171,7 @@ def test_every_kind_of_message_has_a_case() -> None:
         "Channel 00/02 : 0 1 2 3",
         "Trees [0] 1/-1/-1->0->-1",
         "NET/IB : No device found.",
+        "Could not find: ofi libnccl-net-ofi.so. Using internal network plugin.",
         "The application was compiled with NCCL version 2.28.9, but is running with 2.29.2",
         "GPU Direct RDMA Disabled for GPU 1b000 / HCA 1 (distance 8 > 5)",
         f"Could not find a path for pattern {'9' * 5000}, falling back to simple order",

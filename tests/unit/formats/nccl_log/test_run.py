@@ -130,6 +130,7 @@ def test_channel_counts_with_and_without_collnet(
         ("Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM", ("P2P", "CUMEM", None, None)),
         ("Channel 01/1 : 0[1b000] -> 1[2c000] via P2P/IPC/read", ("P2P", "IPC/read", None, None)),
         ("Channel 00/0 : 3[3] -> 0[0] via P2P/direct pointer", ("P2P", "direct", None, None)),
+        ("Ring 00 : 3[3] -> 0[0] via direct shared memory", ("SHM", "direct", None, None)),
         ("Channel 00 : 0[0] -> 1[1] via SHM/direct/direct", ("SHM", "direct/direct", None, None)),
         ("Channel 02/0 : 7[7] -> 8[0] [send] via NET/IB/3/GDRDMA/Shared", ("NET",
          "IB/3/GDRDMA/Shared", True, None)),

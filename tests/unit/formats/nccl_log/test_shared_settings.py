@@ -83,7 +83,9 @@ def _printed(rank: int, version: str, before: int | None = None) -> str:
     ("text", "said"),
     [
         (_printed(0, "2.20.5+cuda12.4") + _printed(2, "2.19.3+cuda12.3"),
-         ["2.20.5: h0", "2.19.3: h1"]),
+         ["NCCL version 2.20.5: h0", "NCCL version 2.19.3: h1"]),
+        (info(0, NETWORK) + info(2, f"{NETWORK}ext_v8"),
+         [f"{NETWORK}: h0", f"{NETWORK}ext_v8: h1"]),
         (_printed(0, "2.20.5+cuda12.4") + _printed(2, "2.20.5+cuda12.2"), []),
         (_printed(0, "2.20.5+cuda12.4"), None),
         # One host with two versions was used twice.

@@ -504,6 +504,8 @@ def test_the_only_time_beside_other_bandwidths_is_that_of_its_heading() -> None:
         ("Bandwidth (GB/s)", "| Size | Ring | Tree |", None),
         ("Bus bandwidth (percent)", "| Size | Ring | Tree |", None),
         ("Time (us)", "| Size | Ring (us) | Tree (us) |", None),
+        ("busbw (GB/s)", "| Size | A (GB/s) | B (GB/s) |", "|Size|A busbw (GB/s)|B busbw (GB/s)|"),
+        ("busbw (Gb/s)", "| Size | A (GB/s) | B (GB/s) |", None),
         ("Time (us)", "| 1024 | 12.1 | 13.2 |", None),
         ("Time (us)", "We measured it, twice", None),
     ],

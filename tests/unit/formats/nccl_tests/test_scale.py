@@ -147,6 +147,11 @@ def test_a_table_that_contradicts_itself() -> None:
     assert scales(read) == {(None, None)}
 
 
+def test_bandwidths_that_a_person_cut_to_one_digit_are_those_of_the_ranks() -> None:
+    row = (1, 1 << 31, 1 << 29, "float", "sum", -1, None, 5432.1, 741.2, 0, 5429.8, 741.5, 0)
+    assert rank_bounds([row], Collective.ALLREDUCE) == RankBounds(16, 16)
+
+
 def test_complete_lists_are_used_without_inference() -> None:
     for ranks in (8, 16, 1440):
         read = text(made(ranks).text())
@@ -309,7 +314,10 @@ def test_a_sentence_states_the_nodes_of_unknown_ranks_and_never_contradicts_a_ta
     read = text(f"We test it on 8 nodes\n{small}")
     assert {item.nodes for item in read.samples} == {8}
     assert "number of ranks is unknown" in read.sentence("scale_unknown")
-    large = without_devices(Made(points(1 << 20, 1 << 22), ranks=4).text())
+    large, other = (
+        without_devices(Made(points(1 << 20, 1 << 22), ranks=ranks).text()) for ranks in (4, 16)
+    )
+    assert scales(text(f"## 64 GPU (8 node) runs\n{other}")) == {(None, 16)}
     assert scales(text(f"We test it on 8 nodes\n{large}")) == {(None, 4)}
 
 

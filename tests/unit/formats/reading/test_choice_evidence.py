@@ -107,9 +107,11 @@ def test_a_name_that_may_state_a_choice_makes_the_default_doubtful(name: str) ->
 
 
 def test_a_word_that_only_contains_a_choice_is_no_word_of_a_choice() -> None:
-    read = text(MADE.text(), "allreduce_without_ofi_plugin.txt")
+    command = "mpirun -x NCCL_MIN_NCHANNELS=8 ./all_reduce_perf -b 8\n"
+    read = text(command + MADE.text(), "allreduce_without_ofi_plugin.txt")
     assert read.labels == {"default"}
     assert "nothing names the choice" in read.sentence("choice_assumed")
+    assert "taken as the default, with NCCL_MIN_NCHANNELS=8" in read.sentence("choice_assumed")
 
 
 @pytest.mark.parametrize(

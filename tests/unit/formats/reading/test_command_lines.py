@@ -12,11 +12,18 @@ PERF = "./build/all_reduce_perf -b 8 -e 8G -f 2"
 P2P = {"NCCL_P2P_DISABLE": "1"}
 
 
+def of_tables(lines: str) -> list[CommandFound | None]:
+    commands, kept = CommandLines(), []
+    for at, line in enumerate(lines.split("\n"), 1):
+        if line == "TABLE":
+            kept.append(commands.begin_run(again=bool(kept)))
+        else:
+            commands.observe(line, at)
+    return kept
+
+
 def found(*lines: str) -> CommandFound | None:
-    commands = CommandLines()
-    for number, line in enumerate("\n".join(lines).split("\n"), 1):
-        commands.observe(line, number)
-    return commands.begin_run(again=False)
+    return of_tables("\n".join([*lines, "TABLE"]))[0]
 
 
 @pytest.mark.parametrize(
@@ -64,23 +71,12 @@ def test_nothing_is_known_without_a_command() -> None:
     assert found("some words", "Hint: try NCCL_P2P_DISABLE=1") is None
 
 
-@pytest.mark.parametrize("line", ["=== broadcast_perf ===", "Results of all_reduce_perf:"])
+@pytest.mark.parametrize(
+    "line", ["=== broadcast_perf ===", "Results of all_reduce_perf:", "protocol: FI_PROTO_EFA"]
+)
 def test_a_title_is_no_command(line: str) -> None:
     command = found(line)
     assert command is None or (command.arguments, command.settings) == ((), None)
-
-
-def test_a_later_run_under_one_command_line() -> None:
-    commands = CommandLines()
-    commands.observe(f"mpirun -x NCCL_P2P_DISABLE=1 {PERF}", 1)
-    first, second = commands.begin_run(again=False), commands.begin_run(again=True)
-    assert first is not None
-    assert second is not None
-    assert (first.settings, second.settings) == (P2P, None)
-    commands.observe(f"mpirun {PERF}", 9)
-    third = commands.begin_run(again=True)
-    assert third is not None
-    assert third.settings == {}
 
 
 @pytest.mark.parametrize(
@@ -89,14 +85,8 @@ def test_a_later_run_under_one_command_line() -> None:
 def test_a_line_between_runs_that_changes_a_setting_of_their_command(
     line: str, ranks: int | None
 ) -> None:
-    commands = CommandLines()
-    for number, text in enumerate(
-        (f"mpirun -np 8 -x NCCL_P2P_DISABLE=1 {PERF}", "NCCL_CROSS_NIC=0")
-    ):
-        commands.observe(text, number)
-    commands.begin_run(again=False)
-    commands.observe(line, 9)
-    second = commands.begin_run(again=True)
+    lines = f"mpirun -np 8 -x NCCL_P2P_DISABLE=1 {PERF}\nNCCL_CROSS_NIC=0\nTABLE\n{line}\nTABLE"
+    second = of_tables(lines)[1]
     assert second is not None
     known = {"NCCL_CROSS_NIC=1": P2P | {"NCCL_CROSS_NIC": "1"}, "a note": None}
     assert second.settings == known.get(line, {"NCCL_IB_HCA": "mlx5_0"})
@@ -364,6 +354,7 @@ def test_a_single_rank_needs_a_whole_command(line: str, ranks: int | None) -> No
         ("## 4 nodes \u00d7 4 GPUs", 16, None),
         ("## 8x A100\n### all-reduce", None, "A100"),
         ("Results on p5.48xlarge:", None, "P5.48XLARGE"),
+        ('=== "A3 Mega"', None, "A3MEGA"),
         ("## RTX 4090", None, "RTX4090"),
         ("## A100 against H100", None, None),
         ("## 8 GPUs per node", None, None),
@@ -403,14 +394,25 @@ def test_the_ranks_and_the_machine_of_a_heading(
     ],
 )
 def test_the_version_of_nccl_in_a_title(lines: str, versions: list[str | None]) -> None:
-    commands, kept = CommandLines(), []
-    for at, line in enumerate(lines.split("\n"), 1):
-        if line == "TABLE":
-            command = commands.begin_run(again=bool(kept))
-            kept.append(None if command is None else command.nccl)
-        else:
-            commands.observe(line, at)
-    assert kept == versions
+    assert [command and command.nccl for command in of_tables(lines)] == versions
+
+
+OFF = "export NCCL_P2P_DISABLE=1"
+
+
+@pytest.mark.parametrize(
+    ("lines", "settings"),
+    [
+        (f"## A\n{OFF}\n{PERF}\nTABLE\n## B\n{PERF}\nTABLE", [P2P, {}]),
+        (f"## A\n### Set\n{OFF}\n### Run\n{PERF}\nTABLE\n## B\n{PERF}\nTABLE", [P2P, {}]),
+        (f"## Set\n{OFF}\n## A\n{PERF}\nTABLE\n## B\n{PERF}\nTABLE", [P2P, P2P]),
+        (f"NCCL_P2P_DISABLE=1 {PERF}\nTABLE\nTABLE\n{PERF}\nTABLE", [P2P, None, {}]),
+        (f"{OFF}\n## A\n{PERF}\nTABLE\n## B\n{PERF}\nTABLE", [P2P, P2P]),
+        (f"## A\nNCCL_IB_HCA=a {PERF} -g 2\n## B\nNCCL_P2P_DISABLE=1 {PERF}\nTABLE", [None]),
+    ],
+)
+def test_the_settings_of_a_section(lines: str, settings: list[dict[str, str]]) -> None:
+    assert [command and command.settings for command in of_tables(lines)] == settings
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ _RANKS = {kind: number for number, kind in enumerate(WORDS)}
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 # Lines that only mention a failure: comments, echoed code, log calls, searches, MLPerf's records.
 _QUOTED = re.compile(
-    r"^\s*(?:\d{1,5}: )?(?://|\+{1,4} |:::[A-Z]+ |echo "
+    r"^\s*(?:\d{1,5}: )?(?://|\+{1,4} |>>> |:::[A-Z]+ |echo "
     r"|(?:\S{0,80}[$#] ?)?(?:sudo )?(?:[a-z]*grep|awk|sed|rg) "
     r"|if |elif |except |raise |print\(|logger\.)"
 )
@@ -142,6 +142,16 @@ _QUIET = re.compile(r"\b(?:INFO|TRACE|DEBUG|UCX)\b")
 _SHUT_DOWN = re.compile(r"\[shutdown\] |trigger received signal|Shutting down FastAPI HTTP server")
 _RUNS = re.compile(r"NCCL version|ProcessGroupNCCL\.cpp|:::MLLOG ")
 _SERVES = re.compile(r"Application startup complete|\"POST \S{1,200} HTTP/1\.1\" 200")
+# A NIC that could not be opened, what shows that the job worked without it, and the job's hosts.
+_UNOPENED = re.compile(r"open_device|nable to open device|not support the kernel ABI")
+_WORKED = re.compile(
+    r"Avg bus bandwidth|Init COMPLETE|:::MLLOG .*\"run_stop\".*\"success\""
+    r"|^ *\d{5,}(?: +\d+\.\d+){3}",
+    re.M,
+)
+_OF_HOST = re.compile(
+    r"(?:^|[ >])([\w.-]+):\d+:\d+ \[\d+\]|Pid +\d+ on +(\S+) device|\b(nNodes (?!1\b)\d+)", re.M
+)
 
 
 class FailureLine(NamedTuple):
@@ -201,6 +211,7 @@ def _beside(text: str) -> dict[int, str]:
 def parse_failures(text: str) -> tuple[FailureLine, ...]:
     """Return the first MOST different lines that state a failure. Lines that differ only in numbers
     are counted together. Lines of the kernel are left to the kernel's log."""
+    worked = _worked_without_nic(text)
     text = without_kernel_lines(text)
     if _INFO in text:
         text = "\n".join("" if _is_quiet(line) else line for line in text.split("\n"))
@@ -231,7 +242,10 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
         is_effect = ("Got CQE with error" in line and "Got completion from peer" in text) or (
             at[start] == "shm" and _CREATED.search(line) and _NO_SPACE_MATTER.search(text)
         )
-        key = "effect" if is_effect else at[start], _NUMBERS.sub("#", line)
+        kind = "effect" if is_effect else at[start]
+        if worked and _UNOPENED.search(line):
+            kind = "optional"
+        key = kind, _NUMBERS.sub("#", line)
         known = found.get(key)
         if known is not None:
             found[key] = known._replace(times=known.times + 1)
@@ -241,6 +255,15 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
             said = _ALIKE.sub("", said) if len(said) > LONGEST and "FingerPrint" in said else said
             found[key] = FailureLine(key[0], said[:LONGEST], number, 1)
     return tuple(found.values())
+
+
+def _worked_without_nic(text: str) -> bool:
+    """Return whether a job worked after NICs could not be opened, with others or on one node."""
+    last = max((match.start() for match in _UNOPENED.finditer(text)), default=-1)
+    if last < 0 or _WORKED.search(text, last) is None:
+        return False
+    has_other = "NET/IB : Using [0]" in text and "Using network Socket" not in text
+    return has_other or len({max(one) for one in _OF_HOST.findall(text)}) == 1
 
 
 def _goes_on(text: str) -> Callable[[str, int], bool]:
