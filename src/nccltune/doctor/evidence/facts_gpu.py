@@ -9,7 +9,6 @@ from nccltune.doctor.evidence.facts_pci import nodes_of
 from nccltune.doctor.evidence.parsers.copies import Copies, copy_ranges, parse_copies
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.imex import imex_channels, parse_imex
-from nccltune.doctor.evidence.parsers.lspci import parse_lspci
 from nccltune.doctor.evidence.parsers.nvlink import parse_nvlink_status
 from nccltune.doctor.evidence.parsers.p2p_matrix import KINDS, parse_p2p_matrix
 from nccltune.doctor.evidence.parsers.topo_matrix import Cell, gpu_number, parse_topo_matrix
@@ -109,8 +108,6 @@ def _records(evidence: NodeEvidence, states: list[NodeGpu]) -> list[NodeGpu]:
     copies = next((one for one, _ in _copies(evidence)), None)
     topo = evidence.parsed("topo", parse_topo_matrix)
     affinity = topo[0].cpus if topo is not None else {}
-    lspci = evidence.parsed("lspci", parse_lspci) if not nodes else None
-    cards = {one.bus_id: one for one in lspci[0].records} if lspci is not None else {}
     found = []
     for state in states:
         place, index = state.bus_id or "", -1 if state.index is None else state.index
@@ -126,9 +123,6 @@ def _records(evidence: NodeEvidence, states: list[NodeGpu]) -> list[NodeGpu]:
             h2d_gb_per_s=copies.of_host("h2d").get(index) if copies is not None else None,
             d2h_gb_per_s=copies.of_host("d2h").get(index) if copies is not None else None,
         )
-        card = node or cards.get(place)
-        if gpu.pcie_width is None and card is not None:
-            gpu.pcie_width, gpu.pcie_width_max = card.width, card.width_max
         found.append(gpu)
     return found
 

@@ -208,7 +208,14 @@ def _told_ports(
         source = source or item[1].place(item[0].line)
         for port in item[0].ports:
             key = (port.name, port.port)
-            found[key] = found.get(key, port).filled(port)
+            known = found.get(key, port)
+            if known.lid == port.lid and port.lid not in (None, 0, 0xFFFF):
+                # The last reading counts. Ports of other nodes have other LIDs.
+                if known.state != port.state and known.phys_state and port.phys_state:
+                    port.before = f"{known.state} {known.phys_state}"
+                found[key] = port.filled(known)
+            else:
+                found[key] = known.filled(port)
     return found, source
 
 

@@ -67,7 +67,9 @@ class RdmaPortState(FactRecord):
     link_layer: Annotated[str | None, "InfiniBand, Ethernet, Unspecified (EFA)"] = None
     state: Annotated[str | None, "ACTIVE, INIT, DOWN, ARMED"] = None
     phys_state: Annotated[str | None, "LinkUp, Polling, Disabled"] = None
+    before: Annotated[str | None, "another state of the same port in an earlier reading"] = None
     rate_gbit_per_s: Annotated[float | None, "now"] = None
+    lid: Annotated[int | None, "LID of the port"] = None
     mtu: Annotated[int | None, "active MTU, bytes"] = None
     mtu_max: Annotated[int | None, "largest MTU, bytes"] = None
     sm_lid: Annotated[

@@ -5,17 +5,25 @@ from pathlib import Path
 
 import pytest
 
+from nccltune.doctor.evidence.parsers.rdma_counters import parse_rdma_counters
+from nccltune.doctor.examine import examine
 from nccltune.doctor.facts import Facts
 from nccltune.doctor.facts.network import (
     COUNTERS_ONCE,
     GPU_LINK_ERRORS,
     HCA_COUNTERS,
+    HCA_ERRORS,
     NIC_COUNTERS,
     LinkErrors,
     NicCounter,
 )
-from tests.unit.doctor.evidence.node import pasted_facts
+from nccltune.doctor.result import RuleVerdict
+from nccltune.doctor.rulebase import rule_base
+from tests.unit.doctor.evidence.node import folder_facts, pasted_facts, put
 
+CLEAN = """## Summary: 40 nodes checked, 0 bad nodes found
+##          300 ports checked, 0 ports have errors beyond threshold
+"""
 STATISTICS = "NIC statistics:\n     rx_packets: 210\n     rx_out_of_buffer: {}\n"
 ERRORS = """\
 GPU 3: NVIDIA H200 (UUID: GPU-1)
@@ -120,3 +128,13 @@ def test_ibqueryerrors_names_the_other_end_of_a_port(tmp_path: Path) -> None:
 """
     counted = pasted_facts(tmp_path, "paste.txt", text).named("hca_errors")
     assert [(one["port"], one.get("peer")) for one in counted] == [(1, "gn9 m2"), (2, None)]
+
+
+def test_ibqueryerrors_without_errors_decides_its_own_rule_alone(tmp_path: Path) -> None:
+    put(tmp_path, "n1/paste.txt", CLEAN)
+    (facts,) = folder_facts(tmp_path)
+    assert (facts.value(HCA_ERRORS), facts.value(HCA_COUNTERS)) == ([], None)
+    judged = examine({"n1": facts}, rule_base(), "x")
+    assert [one.rule for one in judged.of(RuleVerdict.OK)] == ["port-errors-since-boot"]
+    unclean = CLEAN.replace("0 ports h", "1 ports h"), f"{CLEAN}##    3 PMA query failures\n"
+    assert not any(parse_rdma_counters(words).readings for words in unclean)

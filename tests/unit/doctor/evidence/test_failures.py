@@ -300,6 +300,18 @@ def test_a_tool_that_fails_after_one_that_does_not(tmp_path: Path) -> None:
     assert [one["name"] for one in facts.named("hcas")] == ["bnxt_re0"]
 
 
+@pytest.mark.parametrize(("lid", "before"), [(7, "DOWN Polling"), (8, None)])
+def test_the_last_reading_of_a_port_counts(lid: int, before: str | None, tmp_path: Path) -> None:
+    row = "link mlx5_7/1 subnet_prefix fe80:: lid {} sm_lid 1 state {} physical_state {}\n"
+    put(
+        tmp_path,
+        "n1/a.txt",
+        row.format(7, "DOWN", "POLLING") + row.format(lid, "ACTIVE", "LINK_UP"),
+    )
+    (facts,) = folder_facts(tmp_path)
+    assert [one.get("before") for one in facts.named("hcas")] == [before]
+
+
 KERNEL_TEXT = """\
 [  100.000001] AMD-Vi: Event logged [IO_PAGE_FAULT device=41:00.0 domain=0x1 address=0x0]
 Nov 27 10:00:00 n1 kernel: NVRM: Xid (PCI:0000:41:00): 74, pid=1, NVLink

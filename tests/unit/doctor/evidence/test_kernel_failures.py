@@ -15,7 +15,9 @@ KERNEL = [
     ("gpu_lost", "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus."),
     ("xid_fault", "NVRM: Xid (PCI:0000:3b:00): 48, pid=1, An uncorrectable double bit error"),
     ("xid_fault", "NVRM: Xid (PCI:0000:3b:00): 119, pid=1, Timeout waiting for RPC from GSP"),
-    ("xid_fault", "nvidia-nvswitch3: SXid (PCI:0000:c5:00.0): 12028, Non-fatal"),
+    ("xid_fault", "nvidia-nvswitch3: SXid (PCI:0000:c5:00.0): 20034, Fatal, Link 3 LTSSM"),
+    ("driver_call", "nvidia-nvswitch3: SXid (PCI:0000:c5:00.0): 12028, Non-fatal, Link 4"),
+    (None, "nvidia-nvswitch3: SXid (PCI:0000:c5:00.0): 12028, Severity 0 Engine instance 4"),
     ("xid_program", "NVRM: Xid (PCI:0000:3b:00): 31, pid=1, MMU Fault"),
     ("xid_nvlink", "NVRM: Xid (PCI:0000:3b:00): 74, pid=1, NVLink"),
     ("xid_fault", "NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to "

@@ -56,7 +56,7 @@ SHAPES = (
     ("ports", "misc/socket.cc:409 Call to bind failed: Address already in use"),
     ("limit", "misc/socket.cc:420 Call to accept failed : Too many open files"),
     ("limit", "init.cc:90 pthread_create failed: Resource temporarily unavailable"),
-    ("warning", "proxy.cc:1458 [Service thread] Accept failed Resource temporarily unavailable"),
+    ("effect", "proxy.cc:1458 [Service thread] Accept failed Resource temporarily unavailable"),
     ("verbs", "transport/net_ib.cc:148 NET/IB : Unable to open device mlx5_bond_0"),
     ("rocm_host", 'init.cc:120 Missing "iommu=pt" from kernel command line which can lead to'),
     ("rocm_host", "init.cc:118 NUMA auto balancing enabled which can lead to variability"),

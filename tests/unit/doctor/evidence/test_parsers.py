@@ -371,7 +371,9 @@ def test_rdma_ports() -> None:
     assert (info.phys_state, info.firmware) == ("LinkUp", "28.39.1002")
     (link,) = parse_rdma_ports(texts.RDMA_LINK).ports
     assert (link.name, link.port, link.state) == ("mlx5_2", 1, "DOWN")
-    assert link.phys_state == "Polling"
+    assert (link.phys_state, link.link_layer) == ("Polling", "Ethernet")
+    (link,) = parse_rdma_ports("link a/1 subnet_prefix fe80:: lid 3 sm_lid 1 state ACTIVE\n").ports
+    assert (link.link_layer, link.lid, link.sm_lid) == ("InfiniBand", 3, 1)
 
 
 def test_gids() -> None:
@@ -388,6 +390,10 @@ def test_gids() -> None:
     assert (local.hca, local.index, local.link_local) == ("mlx5_0", 1, True)
     assert routed.gid == "0000:0000:0000:0000:0000:ffff:0a63:0c06"
     assert (other.hca, other.port, other.type) == ("mlx5_1", 2, "RoCE v1")
+    part = "  GID[  1]:\t\tfe80::1, RoCE v2\n"
+    assert parse_devinfo_gids(part).records == []
+    part += "  GID[  3]:\t\t::ffff:10.9.2.6, RoCE v2\n"
+    assert [one.link_local for one in parse_devinfo_gids(part).records] == [True, False]
 
 
 def test_a_filtered_ethtool_has_the_interface_of_its_command() -> None:

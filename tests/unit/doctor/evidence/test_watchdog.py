@@ -89,6 +89,9 @@ _PG = "[PG ID 1 PG GUID {}(x) Rank {}] Timeout at NCCL work: {}, last enqueued N
          "ALLREDUCE of 8 elements: rank 1; REDUCE of 8 elements: rank 0"]),
         (_watchdog(3, "4 ALLREDUCE") + _watchdog(0, "4 ALLREDUCE"), [
          "SeqNum 4 ALLREDUCE of 8 elements: ranks 0, 3; no timeout of ranks 1, 2"]),
+        # A terminal broke the first line.
+        (_watchdog(3, "4 ALLREDUCE").replace("OpType", "OpTy\npe") + _watchdog(0, "4 ALLREDUCE"), [
+         "SeqNum 4 ALLREDUCE of 8 elements: ranks 0, 3; no timeout of ranks 1, 2"]),
         # Numbers that no rank has do not decide the memory.
         (_watchdog(0, "4 REDUCE") + _watchdog(99999999999, "4 REDUCE"), []),
         (_watchdog(0, "4 REDUCE") + _watchdog(1, "9" * 5000 + " REDUCE"), []),

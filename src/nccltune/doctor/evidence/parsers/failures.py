@@ -82,6 +82,8 @@ _BY_PROGRAM = re.compile(
 # guesses the GPU of a barrier in runs that end well, too, and lspci reads ff where no GPU answers.
 _BESIDE = (
     ("hca_id:", "verbs", re.compile(r"^Failed to open device$", re.M)),
+    # A file in which ranks meet, and which an earlier run may have left.
+    ("onnection refused", "network", re.compile(r"^.*init_method\W{1,4}file:///\S.*", re.M)),
     ("before timing out", "watchdog", re.compile(r"^.*to perform barrier as devices used", re.M)),
     (
         "(rev ff)",

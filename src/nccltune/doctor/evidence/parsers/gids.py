@@ -16,6 +16,7 @@ _LISTED = re.compile(
     r"\s*(?:hca_id:\s*(?P<hca>[\w.-]{1,64})|port:\s*(?P<port>\d{1,3})"
     r"|GID\[ *(?P<index>\d{1,5})\]:\s*(?P<gid>[\da-fA-F:.]{2,45}), *(?P<type>RoCE v[12]))\s*$"
 )
+_UNNAMED = "NIC without a name"
 _TYPES = {"v1": "RoCE v1", "v2": "RoCE v2"}
 
 
@@ -49,7 +50,7 @@ def parse_show_gids(text: str) -> Parsed[GidEntry]:
 def parse_devinfo_gids(text: str) -> Parsed[GidEntry]:
     """Parse the GIDs in the output of `ibv_devinfo -v`; its other lines are not counted."""
     gids: list[GidEntry] = []
-    hca, port = "", 1
+    hca, port = _UNNAMED, 1
     for _, line in lines_of(text):
         match = _LISTED.match(line)
         if match is None:
@@ -59,6 +60,8 @@ def parse_devinfo_gids(text: str) -> Parsed[GidEntry]:
             gid = ipaddress.IPv6Address(match["gid"] or "::").exploded
         except ValueError:
             continue
-        if hca and is_gid(gid):
+        if is_gid(gid):
             gids.append(gid_entry(hca, port, int(match["index"]), gid, match["type"]))
-    return Parsed(gids, 0)
+    # A part of a list may lack the GIDs that can be routed.
+    is_part = all(one.hca == _UNNAMED and one.link_local for one in gids)
+    return Parsed([] if is_part else gids, 0)

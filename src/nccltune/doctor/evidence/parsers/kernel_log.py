@@ -150,7 +150,7 @@ _FAILURES = (
         "xid_fault",
         re.compile(
             rf"{_XID}(?:48|6[1-4]|69|78|9[245]|109|110|119|12[0-2]|136|14[03]"
-            r"|15[14-8])\b|SXid|NVSwitch (?:non-)?fatal error"
+            r"|15[14-8])\b|SXid(?!.*, (?:Non-fatal|Severity|Data))|NVSwitch fatal error"
         ),
     ),
     ("xid_nvlink", re.compile(rf"{_XID}(?:74|14[4-9]|150)\b")),
@@ -176,7 +176,7 @@ _FAILURES = (
         "driver_call",
         re.compile(
             r"(?i:(?:NVRM: (?!Xid|_kgspLogXid)|nvidia-peermem ).*"
-            r"(?:failed|unable to|cannot|timed? ?out|error))"
+            r"(?:failed|unable to|cannot|timed? ?out|error)|SXid.*, Non-fatal|NVSwitch non-fatal)"
         ),
     ),
     (

@@ -208,7 +208,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
      r"Streams given|Blocking and nonblocking|Either none or all|not in a group call|_INITIALIZER|"
      r"should not be called|already been destroyed|before the previous operation|was revoked|"
      r"Invalid (?:device|rank)|invalid device count|rank \d+ exceeds", "usage"),
-    ("", r"\[(?:Proxy (?:[Ss]ervice|Progress)|Service thread)(?!.* Accept (?!failed Success))|"
+    ("", r"\[(?:Proxy (?:[Ss]ervice|Progress)|Service thread)(?!.* Accept (?!failed (?:Suc|Res)))|"
      r"commReclaim|Proxy Call to rank|while polling for opId|commDestroySync|ncclCommSetAsyncError|"
      r"ncclAsyncJobComplete|in abort state|encountered a fatal error|ncclProxyStop|proxyDestroy",
      "effect"),

@@ -175,6 +175,8 @@ def _put(port: RdmaPortState, label: str, value: str) -> None:
             port.mtu_max = whole(value)
         case "rate":
             port.rate_gbit_per_s = real(value)
+        case "base lid" | "port_lid":
+            port.lid = whole(value)
         case "sm lid" | "sm_lid":
             port.sm_lid = whole(value)
         case "link layer" | "link_layer":
@@ -189,6 +191,9 @@ def _link(match: re.Match[str]) -> RdmaPortState:
         port=int(match["port"]),
         state=state_name(fields["state"]) if "state" in fields else None,
         phys_state=phys_name(fields["physical_state"]) if "physical_state" in fields else None,
+        link_layer="InfiniBand" if "lid" in fields else "Ethernet" if "netdev" in fields else None,
+        lid=whole(fields.get("lid")),
+        sm_lid=whole(fields.get("sm_lid")),
     )
 
 

@@ -14,6 +14,8 @@ _CALL = re.compile(
     r"OpType=(?P<call>\w{1,80})(?:, NumelIn=(?P<in>\d{1,19}))?"
 )
 # "[PG ID 1 PG GUID 3 Rank 0] ... at work: 126", "[PG 1 Rank 0] Timeout at NCCL work: 126"
+# A terminal broke the line. What follows it keeps its number.
+_TORN = re.compile(r"(\] Watchdog caught [^)\n]{1,200})\n([^)\n\[]{1,200}\)[^\n]*)\n")
 _GROUP = re.compile(
     r"(?:\[rank(?P<process>\d{1,6})\]:.{0,300}?)?\[PG (?:ID \d+ PG GUID )?"
     r"(?P<group>[^\s(\]]{1,80}(?:\([A-Za-z]\w{0,60}\))?)[^\]\n]{0,80} Rank (?P<rank>\d{1,6})\]"
@@ -53,6 +55,7 @@ def ranks_apart(text: str) -> tuple[FailureLine, ...]:
     """
     if "WorkNCCL(" not in text:
         return ()
+    text = _TORN.sub(r"\1\2\n\n", text)
     lines = []
     groups = _groups(text)
     # The highest rank that prints, or a number of ranks.
