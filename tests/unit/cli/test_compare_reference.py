@@ -50,7 +50,7 @@ def test_a_low_figure_comes_first_with_what_it_is_compared_with(cli: Cli) -> Non
         " GB/s at 512 MiB:",
     ]
     assert sum("https://" in line for line in lines) == 3
-    assert "next: nccltune doctor run.txt" in err
+    assert f"next: nccltune doctor {LOW}" in err
 
 
 def test_the_guide_shows_this_screen(cli: Cli) -> None:
@@ -436,6 +436,7 @@ def test_a_table_without_its_program_needs_the_collective(tmp_path: Path, cli: C
         (range(20, 28), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], False),
         (range(20, 26), [3.0] * 6, False),  # It ends at 32 MiB.
         (range(24, 28, 3), [3.0] * 2, False),
+        (range(28, 30), [3.0] * 2, True),
     ],
 )
 def test_a_curve_that_rises_no_more_is_judged_below_a_gib(
@@ -454,6 +455,16 @@ def test_a_curve_that_rises_no_more_is_judged_below_a_gib(
     out = cli(*asked, "--collective", "allreduce", "--nics", "1x200", code=None).out
     assert ("12 % of it reached" in out) == low
     assert ("still rising" not in out) == low
+    asked[3:] = ["1", "--ranks", "4", "--gpu", "A100", "--collective", "allreduce"]
+    assert "GPUs, NVLink or PCIe" not in cli(*asked, code=None).out
+    rows = "".join(f"all_reduce,{size},TCP_eth0,0.402\n" for size in (2 << 30, 4 << 30))
+    slow = f"collective,size_bytes,transport,busbw\n{rows}"
+    file.write_text(slow, encoding="utf-8")
+    assert "low        within a node, 41 % of a single lane" in cli(*asked, code=1).out
+    asked[3:8] = ["2", "--ranks", "16", "--gpu", "H100"]
+    found = cli(*asked, "--nics", "8x400", code=1)
+    assert "cause      the network is NET/Socket: TCP" in found.out
+    assert "doctor" not in found.err
 
 
 def test_a_study_is_placed_beside_the_ceiling_of_its_topology(cli: Cli) -> None:

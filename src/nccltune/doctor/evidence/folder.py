@@ -159,6 +159,17 @@ def put_file(
         _put_items(evidence, evidence, kinds, shown, data)
 
 
+def is_known(path: Path) -> bool:
+    """Return whether the doctor reads a path; of a folder this shows later."""
+    evidence = NodeEvidence("", live=False)
+    try:
+        if not path.is_dir():
+            put_file(evidence, path, "", asked=True)
+    except InputError:
+        return False
+    return not evidence.refused
+
+
 def _put_items(
     evidence: NodeEvidence, printed: NodeEvidence, kinds: FileItems, shown: str, data: bytes
 ) -> None:
