@@ -147,8 +147,6 @@ def comparisons(analysis: Analysis) -> list[Comparison]:
         missing = _missing(items, result, groups)
         if missing and (*what, FindingKind.WRONG_RESULTS) in kinds:
             missing = "results were wrong, so no rule can be found"
-        elif (None, None, FindingKind.SUSPECT_RUN) in kinds:  # some may not have been read
-            missing = missing.replace("only the default was measured", "only the default was read")
         elif missing.startswith("only the default") and is_before(nccl):
             missing = f"NCCL {nccl} takes no forced choice (NCCL_ALGO came with 2.5)"
         text = missing if missing.startswith("no whole") else f"with nothing: {missing}"

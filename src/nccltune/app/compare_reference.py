@@ -328,12 +328,13 @@ def _placed_test(
             _nic_limit(nics, system, test.collective, judged, busbw),
             None if stand_in else _lane_limit(system, test.collective, judged, busbw),
         ]
-        platform = _platform(facts)
+        platform = Platform(name="compare", gpu=facts.gpu, nccl_version=facts.nccl)
+        settings = facts.settings
         if topology is None and not stand_in:
             topology = _usual_node(system, nics, facts)
             assumed = None if topology is None else topology.source
-            settings = {x: y for x, y in facts.settings.items() if x not in _OF_DEVICES}
-            platform = replace(platform, settings=settings)
+            settings = {x: y for x, y in settings.items() if x not in _OF_DEVICES}
+        platform = replace(platform, settings=settings)
         if topology is not None and nodes is not None and test.collective.tuned:
             scale = Scale(nodes, ranks)
             ceiling = _ceiling(topology, platform, scale, test.collective, size, busbw)
@@ -488,10 +489,6 @@ def _lane_limit(
 def _decides(share: float, size: int, *, few: bool = True) -> bool:
     """Return whether a share of a limit is a verdict; on many nodes a low one is none."""
     return share >= _NEAR or (few and size >= _LARGE and share < _FAR_BELOW)
-
-
-def _platform(facts: PlatformFacts) -> Platform:
-    return Platform(name="compare", gpu=facts.gpu, nccl_version=facts.nccl, settings=facts.settings)
 
 
 def _model(

@@ -413,15 +413,21 @@ def test_a_forced_ring_is_not_compared_with_what_only_nvls_reaches(
     assert "ml-engineering, 8 H200" in out
 
 
-def test_a_table_without_its_program_needs_the_collective(tmp_path: Path, cli: Cli) -> None:
+def table(folder: Path, rates: dict[int, float]) -> Path:
+    columns = "size count type redop root" + " time algbw busbw #wrong" * 2
     rows = "".join(
-        f"{1 << i:12d} {1 << i - 2:12d} float sum -1 {(1 << i) / 20e3:9.2f} 20.00 20.00 0"
-        f" {(1 << i) / 20e3:9.2f} 20.00 20.00 0\n"
-        for i in range(28, 32)
+        f"{size} {size // 4} float sum -1"
+        + f" {size / rate / 1e3:.2f} {rate:.2f} {rate:.2f} 0" * 2
+        + "\n"
+        for size, rate in rates.items()
     )
-    columns = "size count type redop root time algbw busbw #wrong time algbw busbw #wrong"
-    file = tmp_path / "run.txt"
+    file = folder / "run.txt"
     file.write_text(f"# {columns}\n{rows}", encoding="utf-8")
+    return file
+
+
+def test_a_table_without_its_program_needs_the_collective(tmp_path: Path, cli: Cli) -> None:
+    file = table(tmp_path, {1 << i: 20.0 for i in range(28, 32)})
     asked = ["compare", str(file), "--nodes", "2", "--ranks", "2", "--gpu", "A100"]
     assert "80 % of it reached" in cli(*asked, "--collective", "allreduce", "--nics", "1x200").out
     assert (
@@ -442,15 +448,7 @@ def test_a_table_without_its_program_needs_the_collective(tmp_path: Path, cli: C
 def test_a_curve_that_rises_no_more_is_judged_below_a_gib(
     sizes: range, rates: list[float], low: bool, tmp_path: Path, cli: Cli
 ) -> None:
-    cells = [(1 << i, rate, (1 << i) / rate / 1e3) for i, rate in zip(sizes, rates, strict=True)]
-    rows = "".join(
-        f"{size:12d} {size // 4:12d} float sum -1 {us:9.2f} {rate:.2f} {rate:.2f} 0"
-        f" {us:9.2f} {rate:.2f} {rate:.2f} 0\n"
-        for size, rate, us in cells
-    )
-    columns = "size count type redop root time algbw busbw #wrong time algbw busbw #wrong"
-    file = tmp_path / "run.txt"
-    file.write_text(f"# {columns}\n{rows}", encoding="utf-8")
+    file = table(tmp_path, {1 << i: rate for i, rate in zip(sizes, rates, strict=True)})
     asked = ["compare", str(file), "--nodes", "2", "--ranks", "2", "--gpu", "A100"]
     out = cli(*asked, "--collective", "allreduce", "--nics", "1x200", code=None).out
     assert ("12 % of it reached" in out) == low

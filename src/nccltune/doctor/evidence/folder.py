@@ -9,6 +9,7 @@ import stat
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path, PurePath
 from typing import BinaryIO
@@ -162,12 +163,10 @@ def put_file(
 def is_known(path: Path) -> bool:
     """Return whether the doctor reads a path; of a folder this shows later."""
     evidence = NodeEvidence("", live=False)
-    try:
-        if not path.is_dir():
-            put_file(evidence, path, "", asked=True)
-    except InputError:
-        return False
-    return not evidence.refused
+    with suppress(InputError):
+        put_file(evidence, path, "", asked=True)
+        return not evidence.refused
+    return path.is_dir()
 
 
 def _put_items(
