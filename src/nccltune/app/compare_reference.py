@@ -328,13 +328,14 @@ def _placed_test(
             _nic_limit(nics, system, test.collective, judged, busbw),
             None if stand_in else _lane_limit(system, test.collective, judged, busbw),
         ]
-        platform = Platform(name="compare", gpu=facts.gpu, nccl_version=facts.nccl)
         settings = facts.settings
         if topology is None and not stand_in:
             topology = _usual_node(system, nics, facts)
             assumed = None if topology is None else topology.source
             settings = {x: y for x, y in settings.items() if x not in _OF_DEVICES}
-        platform = replace(platform, settings=settings)
+        platform = Platform(
+            name="compare", gpu=facts.gpu, nccl_version=facts.nccl, settings=settings
+        )
         if topology is not None and nodes is not None and test.collective.tuned:
             scale = Scale(nodes, ranks)
             ceiling = _ceiling(topology, platform, scale, test.collective, size, busbw)
@@ -373,8 +374,7 @@ def _placed_test(
 
 def _small(largest: int, placement: Placement | None) -> Iterator[str]:
     """Yield that the largest size is small, unless others reach far more at that very size."""
-    is_low = placement is not None and placement.bandwidth.verdict is Verdict.LOW
-    if largest < LARGE_BYTES and not is_low:
+    if largest < LARGE_BYTES and not (placement and placement.bandwidth.verdict is Verdict.LOW):
         yield (
             f"the largest size is {format_bytes(largest)}: bandwidth is still rising there on most"
             " systems; measure up to 8 GiB"
@@ -425,15 +425,12 @@ def _shapes(item: _MergedCurve, ranks: int) -> list[str]:
 
 
 def _is_flat(item: _MergedCurve) -> bool:
-    """Return whether the bandwidth no longer rises over the last two doublings of the size.
-
-    One doubling of a large size is enough.
-    """
+    """Return whether the bandwidth no longer rises over two doublings, or one of a large size."""
     largest = max(item.times_us)
     last = {size: us for size, us in item.times_us.items() if 4 * size >= largest and us}
     rates = [size / us for size, us in last.items()]
-    is_wide = len(last) >= _FLAT_SIZES and 4 * min(last) <= largest
-    is_wide = is_wide or (len(last) > 1 and min(last) >= LARGE_BYTES)
+    needed = 2 if min(last) >= LARGE_BYTES else _FLAT_SIZES
+    is_wide = len(last) >= needed and (needed == 2 or 4 * min(last) <= largest)
     return largest >= _FLAT_BYTES and is_wide and max(rates) <= _FLAT * min(rates)
 
 
@@ -476,14 +473,10 @@ def _lane_limit(
     share = busbw / _ONE_LANE
     if system.nodes != 1 or not collective.tuned or size < _LARGE or share >= _FAR_BELOW:
         return None
-    return PhysicalLimit(
-        name="links",
-        gb_per_s=_ONE_LANE,
-        share=share,
-        decides=True,
-        sentence=f"within a node, {percent_text(share)} of a single lane of PCIe 3.0 (0.985 GB/s):"
-        " far below any link between its GPUs, NVLink or PCIe",
-    )
+    words = f"within a node, {percent_text(share)} of a single lane of PCIe 3.0 (0.985 GB/s): far"
+    words += " below any link between its GPUs, NVLink or PCIe"
+    rate = _ONE_LANE
+    return PhysicalLimit(name="links", gb_per_s=rate, share=share, decides=True, sentence=words)
 
 
 def _decides(share: float, size: int, *, few: bool = True) -> bool:

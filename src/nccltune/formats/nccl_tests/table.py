@@ -66,12 +66,7 @@ from nccltune.model.sample import Sample, Source
 
 BATCH_ROWS = 8192
 TOOL = "nccl-tests"
-_WITHOUT = re.compile(
-    r"(?<![a-z])(?:w/?o|without|no|off|disabled?|before|default|base(?:line)?|stock|vanilla)"
-    r"(?![a-z])",
-    re.IGNORECASE,
-)
-"""Headings of columns that are the base of others."""
+_WITHOUT = re.compile(r"(?i)(?<![a-z])(?:w/?o|without|no|off|before|default|baseline)(?![a-z])")
 
 
 class _Point:
