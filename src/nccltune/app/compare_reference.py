@@ -28,6 +28,7 @@ from nccltune.model.finding import FindingKind
 from nccltune.model.numbers import percent_text, significant
 from nccltune.model.platform import Platform
 from nccltune.model.scale import Scale
+from nccltune.model.sizes import format_bytes
 from nccltune.model.topology import Topology
 from nccltune.reference.alike import SystemShown, gpu_class, rule_text
 from nccltune.reference.causes import LARGE_BYTES, causes, limiting_settings, network_causes
@@ -51,6 +52,8 @@ _RING_SHARE = 0.96
 state in nccl-tests#119."""
 _FAR_BELOW, _NEAR = 0.6, 0.8
 """Shares of a limit: below the first a large size is low, from the second on any size is normal."""
+_ONE_LANE = 0.985
+"""The GB/s of one lane of PCIe 3.0, far below each link that joins the GPUs of a node."""
 _UNKNOWN_RATE = 10_000
 """The Mbit/s that NCCL writes for a NIC of unknown speed."""
 _FLAT, _FLAT_SIZES, _FLAT_BYTES = 1.05, 3, 64 << 20
@@ -323,13 +326,16 @@ def _placed_test(
         judged = max(size, _LARGE) if is_flat else size
         found = [
             _nic_limit(nics, system, test.collective, judged, busbw),
+            None if stand_in else _lane_limit(system, test.collective, judged, busbw),
         ]
-        platform = _platform(facts)
+        settings = facts.settings
         if topology is None and not stand_in:
             topology = _usual_node(system, nics, facts)
             assumed = None if topology is None else topology.source
-            settings = {x: y for x, y in facts.settings.items() if x not in _OF_DEVICES}
-            platform = replace(platform, settings=settings)
+            settings = {x: y for x, y in settings.items() if x not in _OF_DEVICES}
+        platform = Platform(
+            name="compare", gpu=facts.gpu, nccl_version=facts.nccl, settings=settings
+        )
         if topology is not None and nodes is not None and test.collective.tuned:
             scale = Scale(nodes, ranks)
             ceiling = _ceiling(topology, platform, scale, test.collective, size, busbw)
@@ -359,12 +365,20 @@ def _placed_test(
             facts,
             nodes=nodes,
             gpus=ranks or 0,
-            largest=LARGE_BYTES if is_flat else max(item.times_us),
             label=item.label,
         ),
         wrong=item.run.left_out.get("wrong results", 0),
-        doubts=doubts,
+        doubts=doubts if is_flat else [*doubts, *_small(max(item.times_us), placement)],
     )
+
+
+def _small(largest: int, placement: Placement | None) -> Iterator[str]:
+    """Yield that the largest size is small, unless others reach far more at that very size."""
+    if largest < LARGE_BYTES and not (placement and placement.bandwidth.verdict is Verdict.LOW):
+        yield (
+            f"the largest size is {format_bytes(largest)}: bandwidth is still rising there on most"
+            " systems; measure up to 8 GiB"
+        )
 
 
 def _usual_node(
@@ -411,11 +425,12 @@ def _shapes(item: _MergedCurve, ranks: int) -> list[str]:
 
 
 def _is_flat(item: _MergedCurve) -> bool:
-    """Return whether the bandwidth no longer rises over the last two doublings of the size."""
+    """Return whether the bandwidth no longer rises over two doublings, or one of a large size."""
     largest = max(item.times_us)
     last = {size: us for size, us in item.times_us.items() if 4 * size >= largest and us}
     rates = [size / us for size, us in last.items()]
-    is_wide = len(last) >= _FLAT_SIZES and 4 * min(last) <= largest
+    needed = 2 if min(last) >= LARGE_BYTES else _FLAT_SIZES
+    is_wide = len(last) >= needed and (needed == 2 or 4 * min(last) <= largest)
     return largest >= _FLAT_BYTES and is_wide and max(rates) <= _FLAT * min(rates)
 
 
@@ -451,13 +466,22 @@ def _nic_limit(
     )
 
 
+def _lane_limit(
+    system: SystemShown, collective: Collective, size: int, busbw: float
+) -> PhysicalLimit | None:
+    """Return a lane of PCIe as the least that any GPUs of a node have, if a run is below it."""
+    share = busbw / _ONE_LANE
+    if system.nodes != 1 or not collective.tuned or size < _LARGE or share >= _FAR_BELOW:
+        return None
+    words = f"within a node, {percent_text(share)} of a single lane of PCIe 3.0 (0.985 GB/s): far"
+    words += " below any link between its GPUs, NVLink or PCIe"
+    rate = _ONE_LANE
+    return PhysicalLimit(name="links", gb_per_s=rate, share=share, decides=True, sentence=words)
+
+
 def _decides(share: float, size: int, *, few: bool = True) -> bool:
     """Return whether a share of a limit is a verdict; on many nodes a low one is none."""
     return share >= _NEAR or (few and size >= _LARGE and share < _FAR_BELOW)
-
-
-def _platform(facts: PlatformFacts) -> Platform:
-    return Platform(name="compare", gpu=facts.gpu, nccl_version=facts.nccl, settings=facts.settings)
 
 
 def _model(

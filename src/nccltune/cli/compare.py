@@ -71,6 +71,7 @@ def command(
     from nccltune.cli.compare_screen import one_line, show
     from nccltune.cli.output import next_step
     from nccltune.cli.reference_screen import placed_line, show_placed
+    from nccltune.doctor.evidence.folder import is_known
 
     request = ReferenceRequest(gpu, nics, topology, references, output)
     with working("comparing"):
@@ -87,6 +88,8 @@ def command(
             print(placed_line(found))
         else:
             print_result(found, show_placed, found)
+            if found.exit_code == 1 and not is_json() and is_known(paths[0]):
+                next_step("nccltune doctor", paths[0])
         return found.exit_code
     if oneline and not is_json():
         print(one_line(found))

@@ -45,8 +45,6 @@ def show_placed(found: ReferenceCompared) -> None:
     warn(found.warnings[:_LINES])
     if found.added is not None:
         hint(f"{found.added} curves added")
-    if found.exit_code == 1:
-        hint(f"next: nccltune doctor {found.name}")
 
 
 def placed_line(found: ReferenceCompared) -> str:

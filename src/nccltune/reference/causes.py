@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from nccltune.formats.reading.platform_facts import PlatformFacts
 from nccltune.model.numbers import counted
-from nccltune.model.sizes import format_bytes
 
 LARGE_BYTES = 256 << 20
 """Bus bandwidth below this size is no peak on most systems."""
@@ -43,9 +42,7 @@ def limiting_settings(facts: PlatformFacts, label: str) -> str:
     return " ".join(f"{name}={value}" for name, value in limits.items())
 
 
-def causes(
-    facts: PlatformFacts, *, nodes: int | None, gpus: int, largest: int, label: str
-) -> list[str]:
+def causes(facts: PlatformFacts, *, nodes: int | None, gpus: int, label: str) -> list[str]:
     """Return sentences on what can make the run slow; no guesses, only what it shows."""
     found: list[str] = []
     if nodes != 1:
@@ -64,18 +61,13 @@ def causes(
     if label != "default":
         found.append(f"{label} was forced; the published figures are of NCCL's default")
     found += [f"measured with {condition}" for condition in facts.conditions or ()]
-    if largest < LARGE_BYTES:
-        found.append(
-            f"the largest size is {format_bytes(largest)}: bandwidth is still rising there on most"
-            " systems; measure up to 8 GiB"
-        )
     return list(dict.fromkeys(found))
 
 
 def network_causes(facts: PlatformFacts, gpus_per_node: int) -> Iterator[str]:
     """Yield what makes the network between nodes slow: TCP, or fewer NICs than GPUs."""
     if (facts.network or "").lower() == "socket":
-        yield "the log shows NET/Socket: TCP between the nodes, no RDMA"
+        yield "the network is NET/Socket: TCP between the nodes, no RDMA"
         return
     # A logged list is `IB mlx5_0 mlx5_1`.
     found = max((len(text.split()) - 1 for text in facts.nics), default=0)

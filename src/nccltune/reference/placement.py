@@ -28,7 +28,7 @@ _LATENCY_BYTES = 16 << 10
 _LATENCY_LIMIT = 1 << 20
 """Below this size times depend on the number of nodes: only equal numbers are compared."""
 _BEYOND = 1.05
-"""Share of a rate above which the rate is wrong."""
+"""Share of a rate above which the rate is wrong, or a run is better than another."""
 _NEAREST = 3
 
 
@@ -199,6 +199,9 @@ def _placed(
         verdict, words = Verdict.UNDECIDED, undecided
     elif systems:
         verdict, words = _judged(busbw, values, latency=latency)
+        slow = max((_BEYOND * x.busbw_gb_per_s for x in found if x.fault), default=0.0)
+        if verdict is Verdict.BELOW and not latency and busbw < min(CLEARLY * values[0], slow):
+            verdict, words = Verdict.LOW, words.replace("but near", "as slow as one with a fault")
         ends = [busbw * time_us / value for value in values[::-1]] if latency else values
         span = " to ".join(dict.fromkeys(map(significant, (ends[0], ends[-1]))))
         words += f" ({span} {'us' if latency else 'GB/s'})"

@@ -412,6 +412,13 @@ def test_names_of_runs_in_columns(
     ]
 
 
+def test_the_base_of_a_table_lacks_what_a_text_sets(tmp_path: Path) -> None:
+    rows = [(f"{k} KB", f"{k} us", f"{k + 1} us") for k in (4, 8, 16)]
+    text = "```\nNCCL_PROTO=LL\n```\n\n## All-reduce\n\nexport NCCL_GRAPH_FILE=g.xml\n"
+    runs = columns(tmp_path, text, "|size|Without XML|With XML|", *rows)
+    assert [run.facts.settings for run in runs] == [{}, {"NCCL_GRAPH_FILE": "g.xml"}]
+
+
 @pytest.mark.parametrize(
     ("names", "refused"),
     [

@@ -50,7 +50,7 @@ def test_a_low_figure_comes_first_with_what_it_is_compared_with(cli: Cli) -> Non
         " GB/s at 512 MiB:",
     ]
     assert sum("https://" in line for line in lines) == 3
-    assert "next: nccltune doctor run.txt" in err
+    assert f"next: nccltune doctor {LOW}" in err
 
 
 def test_the_guide_shows_this_screen(cli: Cli) -> None:
@@ -413,15 +413,18 @@ def test_a_forced_ring_is_not_compared_with_what_only_nvls_reaches(
     assert "ml-engineering, 8 H200" in out
 
 
+def table(folder: Path, rates: dict[int, float]) -> Path:
+    rows = ["# size count type redop root" + " time algbw busbw #wrong" * 2]
+    for size, rate in rates.items():
+        cells = f" {size / rate / 1e3:.2f} {rate:.2f} {rate:.2f} 0"
+        rows.append(f"{size} {size // 4} float sum -1{cells}{cells}")
+    file = folder / "run.txt"
+    file.write_text("\n".join([*rows, ""]), encoding="utf-8")
+    return file
+
+
 def test_a_table_without_its_program_needs_the_collective(tmp_path: Path, cli: Cli) -> None:
-    rows = "".join(
-        f"{1 << i:12d} {1 << i - 2:12d} float sum -1 {(1 << i) / 20e3:9.2f} 20.00 20.00 0"
-        f" {(1 << i) / 20e3:9.2f} 20.00 20.00 0\n"
-        for i in range(28, 32)
-    )
-    columns = "size count type redop root time algbw busbw #wrong time algbw busbw #wrong"
-    file = tmp_path / "run.txt"
-    file.write_text(f"# {columns}\n{rows}", encoding="utf-8")
+    file = table(tmp_path, {1 << i: 20.0 for i in range(28, 32)})
     asked = ["compare", str(file), "--nodes", "2", "--ranks", "2", "--gpu", "A100"]
     assert "80 % of it reached" in cli(*asked, "--collective", "allreduce", "--nics", "1x200").out
     assert (
@@ -436,24 +439,26 @@ def test_a_table_without_its_program_needs_the_collective(tmp_path: Path, cli: C
         (range(20, 28), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], False),
         (range(20, 26), [3.0] * 6, False),  # It ends at 32 MiB.
         (range(24, 28, 3), [3.0] * 2, False),
+        (range(28, 30), [3.0] * 2, True),
     ],
 )
 def test_a_curve_that_rises_no_more_is_judged_below_a_gib(
     sizes: range, rates: list[float], low: bool, tmp_path: Path, cli: Cli
 ) -> None:
-    cells = [(1 << i, rate, (1 << i) / rate / 1e3) for i, rate in zip(sizes, rates, strict=True)]
-    rows = "".join(
-        f"{size:12d} {size // 4:12d} float sum -1 {us:9.2f} {rate:.2f} {rate:.2f} 0"
-        f" {us:9.2f} {rate:.2f} {rate:.2f} 0\n"
-        for size, rate, us in cells
-    )
-    columns = "size count type redop root time algbw busbw #wrong time algbw busbw #wrong"
-    file = tmp_path / "run.txt"
-    file.write_text(f"# {columns}\n{rows}", encoding="utf-8")
+    file = table(tmp_path, {1 << i: rate for i, rate in zip(sizes, rates, strict=True)})
     asked = ["compare", str(file), "--nodes", "2", "--ranks", "2", "--gpu", "A100"]
     out = cli(*asked, "--collective", "allreduce", "--nics", "1x200", code=None).out
     assert ("12 % of it reached" in out) == low
     assert ("still rising" not in out) == low
+    asked[3:] = ["1", "--ranks", "4", "--gpu", "A100", "--collective", "allreduce"]
+    assert "GPUs, NVLink or PCIe" not in cli(*asked, code=None).out
+    rows = (f"all_reduce,{size},TCP_eth0,0.402\n" for size in (2 << 30, 4 << 30))
+    file.write_text("collective,size_bytes,transport,busbw\n" + "".join(rows), encoding="utf-8")
+    assert "low        within a node, 41 % of a single lane" in cli(*asked, code=1).out
+    asked[3:8] = ["2", "--ranks", "16", "--gpu", "H100"]
+    out, err = cli(*asked, "--nics", "8x400", code=1)
+    assert "cause      the network is NET/Socket: TCP" in out
+    assert "doctor" not in err
 
 
 def test_a_study_is_placed_beside_the_ceiling_of_its_topology(cli: Cli) -> None:

@@ -93,13 +93,12 @@ def test_nics_matter_between_nodes_only() -> None:
     assert SystemShown(gpus=16).missing == ["gpu", "nodes", "nics"]
 
 
-def found(nodes: int = 2, largest: int = 8 << 30, label: str = "default", **facts: object) -> str:
+def found(nodes: int = 2, label: str = "default", **facts: object) -> str:
     return "; ".join(
         causes(
             PlatformFacts(**facts),  # type: ignore[arg-type]
             nodes=nodes,
             gpus=8 * nodes,
-            largest=largest,
             label=label,
         )
     )
@@ -128,11 +127,10 @@ def test_a_list_that_leaves_enough_nics_is_no_cause(names: str) -> None:
     assert found(settings={"NCCL_IB_HCA": names}) == ""
 
 
-def test_limits_conditions_and_small_sizes_are_named() -> None:
+def test_limits_and_conditions_are_named() -> None:
     assert "NCCL_ALGO=Ring is set" in found(settings={"NCCL_ALGO": "Ring"})
     assert "ring/simple was forced" in found(label="ring/simple")
     assert "measured with -z 1" in found(conditions=("-z 1",))
-    assert "the largest size is 128 MiB" in found(largest=128 << 20)
 
 
 @pytest.mark.parametrize(

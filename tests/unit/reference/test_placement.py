@@ -79,6 +79,9 @@ def test_a_system_that_was_reported_as_slow_is_no_measure() -> None:
     assert found.verdict is Verdict.LOW
     assert [item.system for item in found.faults] == ["ill"]
     assert "ill" not in [item.system for item in found.systems]
+    for rate, verdict in ((320, Verdict.LOW), (350, Verdict.BELOW), (370, Verdict.BELOW)):
+        near = [FOUR[0], curve("ill", 310, fault="reported as slow")]
+        assert placed(rate, near).bandwidth.verdict is verdict
 
 
 def test_an_unknown_nic_rate_is_asked_for_and_no_verdict_is_given() -> None:

@@ -9,6 +9,7 @@ import stat
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path, PurePath
 from typing import BinaryIO
@@ -160,6 +161,15 @@ def put_file(
         evidence.refuse(shown, reason if data.strip() else "is empty")
     else:
         _put_items(evidence, evidence, kinds, shown, data)
+
+
+def is_known(path: Path) -> bool:
+    """Return whether the doctor reads a path; of a folder this shows later."""
+    evidence = NodeEvidence("", live=False)
+    with suppress(InputError):
+        put_file(evidence, path, "", asked=True)
+        return not evidence.refused
+    return path.is_dir()
 
 
 def _put_items(

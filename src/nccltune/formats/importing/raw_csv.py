@@ -5,6 +5,7 @@ Columns are found by name and may have any order, any separator and units. Readi
 invalid cell makes the whole file an error, which names the line, the column and the way out.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
@@ -48,6 +49,8 @@ from nccltune.model.collective import Collective
 from nccltune.model.sample import Sample, Source
 
 TOOL = "raw-csv"
+_NETWORK = re.compile(r"transport|network|net|fabric|interconnect", re.IGNORECASE)
+_TCP = re.compile(r"(?<![a-z])(?:tcp|sockets?)(?![a-z])", re.IGNORECASE)
 REQUIRED = (
     "collective",
     "size_bytes",
@@ -214,6 +217,8 @@ class _Rows:
         self._passes: dict[tuple[object, ...], int] = {}
         self._binary: bool | None = None
         self._variant = ""
+        self._network: str | None = None
+        self._networks = [at for at, name in enumerate(self._names) if _NETWORK.fullmatch(name)]
         # rccl-tests names what ran, which was not forced.
         self._of_rccl = {"redop", "algo", "proto", "nchannels"} <= set(self._names)
         reads_choice = "algorithm" in header.roles and not self._of_rccl
@@ -236,8 +241,8 @@ class _Rows:
         for role in ("collective", "size", "algorithm", "protocol"):
             if role in needed and role not in self.places:
                 raise self._missing(role)
-        if header.unknown:
-            listed = ", ".join(visible(name, 24) for name in header.unknown[:5])
+        if unknown := [name for name in header.unknown if not _NETWORK.fullmatch(name)]:
+            listed = ", ".join(visible(name, 24) for name in unknown[:5])
             said = f"columns not known and not read: {listed}"
             self.report.flag(FlagKind.COLUMNS_UNKNOWN, said, line)
 
@@ -301,13 +306,14 @@ class _Rows:
             sample.pipe_ops,
             sample.choice,
             self._variant,
+            self._network,
         )
         run = self._runs.get(key)
         if run is None:
             run = self._runs[key] = RunFound(self.source)
             # The titles of all sections together say which are repeats.
             run.heading = self.heading if self.heading != self.title else ""
-            run.facts = self._facts
+            run.facts = msgspec.structs.replace(self._facts, network=self._network)
             run.title = ", ".join(filter(None, (self.title.rstrip(": "), self._variant)))
             run.line = self.line if run.heading else 0
             run.collective, run.registered = sample.collective, sample.registered
@@ -352,6 +358,7 @@ class _Rows:
         self.report.rows += self.counts_rows
         cells = single_values(self.header.columns, cells)
         self._variant = ", ".join(variants_of(self.header, cells).values())
+        self._network = "Socket" if any(_TCP.search(cells[at]) for at in self._networks) else None
         samples = self._row(RawRow(self.header, self.places, cells), number)
         for sample in samples[:1]:
             name = self._differing.add((*_key(sample), self._variant), cells)

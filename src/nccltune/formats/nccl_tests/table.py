@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert the rows of one nccl-tests table to samples: collective, scale, choice, times."""
 
+import re
 from collections.abc import Iterator
 
 from msgspec.structs import replace
@@ -65,6 +66,7 @@ from nccltune.model.sample import Sample, Source
 
 BATCH_ROWS = 8192
 TOOL = "nccl-tests"
+_WITHOUT = re.compile(r"(?i)(?<![a-z])(?:w/?o|without|no|off|before|default|baseline)(?![a-z])")
 
 
 class _Point:
@@ -268,6 +270,9 @@ class TableReader:
         if self.apart:
             conditions = *conditions, f"column {self.found.heading!r}"
         facts = run.facts(self._log, emulated=self._scale.emulated, restricted=free)
+        if self.apart and facts.settings_by == "command" and _WITHOUT.search(self.found.heading):
+            # What the text sets may be what this column is without.
+            facts = replace(facts, settings={}, settings_by=None, commanded=None)
         version = version_of_heading(self.found.heading)
         facts = replace(facts, nccl=version or facts.nccl or self.nccl)
         if isinstance(self._label.choice, Choice) and pinned_channels(facts.settings) is not None:

@@ -353,6 +353,8 @@ class CommandLines:
         if 0 < level <= self._block_level:
             for name in CHOICE:
                 self._block.pop(name, None)
+        elif not (self._commands or self._block_level):
+            self._end_choice(self._block)
 
     def _end_choice(self, settings: dict[str, str]) -> None:
         """Remove the settings for a choice, which may be those of another run; keep where."""
