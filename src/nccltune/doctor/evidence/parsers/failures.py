@@ -26,7 +26,7 @@ _RANKS = {kind: number for number, kind in enumerate(WORDS)}
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 # Lines that only mention a failure: comments, echoed code, log calls, searches, MLPerf's records.
 _QUOTED = re.compile(
-    r"^\s*(?:\d{1,5}: )?(?://|\+{1,4} |>>> |:::[A-Z]+ |echo "
+    r"^\s*(?:\d{1,5}: )?(?://|\+{1,4} |>{3} |:::[A-Z]+ |echo "
     r"|(?:\S{0,80}[$#] ?)?(?:sudo )?(?:[a-z]*grep|awk|sed|rg) "
     r"|if |elif |except |raise |print\(|logger\.)"
 )
