@@ -45,7 +45,7 @@ def cut_exports(text: str) -> Iterator[LaunchFinding]:
 def merge_marks(text: str) -> Iterator[LaunchFinding]:
     """Find the marks of a merge whose conflict nobody resolved."""
     mark = re.search("^<{7} .*", text, re.M)
-    if mark is not None and "\n=======" in text and "\n>>>>>>> " in text:
+    if mark is not None and "\n=======" in text and "\n" + ">" * 7 + " " in text:
         said = f"line {text.count(chr(10), 0, mark.start()) + 1}: {mark[0]}: a merge has a conflict"
         yield error("merge-conflict", f"{said}: what was read is neither side", "keep one of them")
 

@@ -171,7 +171,7 @@ def lint_rules(rules: Sequence[NumberedRule], nccl: str | None = None) -> list[L
 
     `nccl` is the NCCL version with which the rules were measured, from the header of the file.
 
-    >>> from nccltune.model.choice import Choice
+    >>> from nccltune.model.choice import Choice, Protocol
     >>> pat = Rule(Collective.ALLREDUCE, 0, 1 << 20, Choice(Algorithm.PAT, Protocol.SIMPLE), 4, 4)
     >>> [issue.kind for issue in lint_rules([NumberedRule(1, pat)])]
     ['scales', 'unreachable', 'nvidia']

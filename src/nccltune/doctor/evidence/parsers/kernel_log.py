@@ -31,7 +31,7 @@ _BARE = (
     r"(?: [\w.-]{1,20})?: |(?:Memory cgroup o|O)ut of memory: Kill|oom-kill:constraint=)"
 )
 """A driver and its device, or the end of a process, with any stamp: people shorten stamps."""
-KERNEL_LINE = rf"^(?:{_TIMED}|(?![ \t]*>>> )[^\n]{{0,60}}?\bNVRM: |{_BARE})"
+KERNEL_LINE = rf"^(?:{_TIMED}|(?![ \t]*[>]{{3}} )[^\n]{{0,60}}?\bNVRM: |{_BARE})"
 """Start of a line that the kernel printed. Other programs print none."""
 _IS_KERNEL = re.compile(KERNEL_LINE, re.M)
 _DAEMON = re.compile(
