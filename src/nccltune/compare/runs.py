@@ -209,7 +209,7 @@ def no_repeats(runs: Sequence[MeasuredRun]) -> list[str]:
 
 def may_repeat(runs: Sequence[MeasuredRun]) -> bool:
     """Return whether runs may be of one test: no two differ by a factor of two at most sizes."""
-    if no_repeats(runs):
+    if no_repeats(runs) or len({run.facts.conditions for run in runs}) > 1:
         return False
     times = [
         {(key, point): x for key, curve in run.curves.items() for point, x in curve.times.items()}

@@ -214,7 +214,7 @@ def _read(reading: Reading, spool: Spool) -> File:
     for batch in reading.batches():
         runs[batch.run] = None
         spool.add(batch)
-    _keep_apart(runs)
+    keep_apart(runs)
     file = File(report, list(runs), item.path)
     if report.error is not None:
         return file
@@ -232,15 +232,14 @@ def _read(reading: Reading, spool: Spool) -> File:
     return file
 
 
-def _keep_apart(runs: Iterable[RunFound]) -> None:
+def keep_apart(runs: Iterable[RunFound]) -> None:
     """Make titles conditions of runs that nothing else tells from repeats: `Before`, `After`."""
-    alike: dict[RunKey, list[RunFound]] = {}
+    alike: dict[tuple[RunKey, str], list[RunFound]] = {}
     unknown = any(run.nodes is None for run in runs)
     for run in runs:
-        if not run.heading:
-            # A number of nodes that one of the runs does not show may be that of the others.
-            key = run.key._replace(nodes=None) if unknown else run.key
-            alike.setdefault(key, []).append(run)
+        # A number of nodes that one of the runs does not show may be that of the others.
+        key = run.key._replace(nodes=None) if unknown else run.key
+        alike.setdefault((key, run.heading), []).append(run)
     for group in alike.values():
         titles = list(dict.fromkeys(without_repeat(run.title) for run in group))
         apart = headings_apart(titles) if len(titles) > 1 else set()
