@@ -506,7 +506,7 @@ def _add_file(
         found.hints.extend(filter(None, [report.hint]))
     samples = one_of_a_loop({run: timings for run, timings in samples.items() if timings})
     headed = any(run.heading for run in samples)
-    keep_apart(samples if headed else ())
+    keep_apart(samples, names_only=not headed)
     columns = [x for x in report.flags if headed and x.kind is FlagKind.COLUMNS_UNKNOWN]
     found.dropped.extend(f"{item.name}: {flag.sentence}" for flag in columns)
     doubtful = [flag for flag in report.flags if flag.doubtful]

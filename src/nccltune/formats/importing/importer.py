@@ -7,7 +7,7 @@ writes everything or nothing.
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from enum import StrEnum
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from nccltune.formats.reading.file_names import headings_apart, without_repeat
 from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind, ImportRecord
 from nccltune.formats.reading.platform_facts import NO_RECORDING, common
 from nccltune.formats.reading.runs import RunFound, RunKey, RunRecord
+from nccltune.formats.reading.titles import ABOVE
 from nccltune.formats.text.lines import visible
 from nccltune.formats.topology.beside_results import topology_beside_results
 from nccltune.formats.topology.xml_tree import MAX_BYTES
@@ -232,8 +233,18 @@ def _read(reading: Reading, spool: Spool) -> File:
     return file
 
 
-def keep_apart(runs: Iterable[RunFound]) -> None:
-    """Make titles conditions of runs that nothing else tells from repeats: `Before`, `After`."""
+def keep_apart(runs: Collection[RunFound], *, names_only: bool = False) -> None:
+    """Make titles conditions of runs that nothing else tells from repeats: `Before`, `After`.
+
+    Headings above the titles of all runs set none apart, and are removed; with `names_only` that
+    is all.
+    """
+    paths = [run.title.split(ABOVE) for run in runs]
+    shared = set(paths[0]).intersection(*paths[1:]) if paths else set()
+    for run, path in zip(runs, paths, strict=True):
+        run.title = ABOVE.join([*(x for x in path[:-1] if x not in shared), path[-1]])
+    if names_only:
+        return
     alike: dict[tuple[RunKey, str], list[RunFound]] = {}
     unknown = any(run.nodes is None for run in runs)
     for run in runs:

@@ -32,7 +32,7 @@ from nccltune.formats.reading.file_report import FileKind, FlagKind
 from nccltune.formats.reading.runs import RunSamples
 from nccltune.formats.reading.table_header import header_of, may_name_size
 from nccltune.formats.reading.titled_header import with_title
-from nccltune.formats.reading.titles import LEVEL, SETS_APART, title_of
+from nccltune.formats.reading.titles import ABOVE, LEVEL, SETS_APART, title_of
 from nccltune.formats.text.diffs import SIDES, added_lines, is_added, is_diff, sides_of_diff
 from nccltune.formats.text.lines import CHUNK_BYTES, encoding_of, line_blocks, visible
 from nccltune.formats.text.prefixes import strip_prefix, strip_repeated
@@ -178,8 +178,8 @@ class _TextReader:
         """Begin a run: set the settings of its command line; return the logs of its processes."""
         run.set_command(self.commands.begin_run(again=again))
         path = [x for x in self.path.values() if SETS_APART.search(x)]
-        words = dict.fromkeys([*path, self.title, self.side, self.devices])
-        run.title = ", ".join(filter(None, words))
+        words = ", ".join(dict.fromkeys(filter(None, (self.title, self.side, self.devices))))
+        run.title = ABOVE.join([*(x for x in path if x != self.title), words])
         return self.logs.begin_run(again=again)
 
     def block(self, number: int, lines: list[str]) -> None:

@@ -426,7 +426,7 @@ def _with_only_time(columns: list[Column]) -> tuple[Column, ...]:
     if rated:
         own = [at for at, (_, role) in enumerate(headings) if role]
         words = {headings[at][0] for at in own}
-        only = len(timed) == 1 and len(words) == 1 and re.match(r"[nr]ccl\b", *words, re.I)
+        only = len(timed) == 1 and len(words) == 1 and re.match(r"[nr]ccl\b", min(words), re.I)
         if only and not any(column.role in MEASURED for column in columns):
             return tuple(
                 column._replace(role=headings[at][1]) if at in own else column
