@@ -38,6 +38,7 @@ from nccltune.compare.runs import (
 )
 from nccltune.compare.series import ScalingSeries, by_facts, kept_apart, scaling
 from nccltune.compare.sides import compare_sides
+from nccltune.formats.importing.importer import keep_apart
 from nccltune.formats.importing.inputs import Reading, find_inputs, read_inputs
 from nccltune.formats.nccl_tests.run import listed_hosts
 from nccltune.formats.reading.context import Copies, ReadOptions
@@ -258,7 +259,9 @@ def _beside(found: RunsRead, assumed: float) -> Iterator[BesideCompared]:
             with suppress(InputError):  # the same times twice
                 sides += [_sides((base, name), pair, assumed)] if name != base else []
         times = {name: _times(own) for name, own in named.items()}
+        words = runs[0].facts.conditions or ("",)
         title = test.words if alike[test.title] > 1 else test.title
+        title += f", {words[-1]}" * (alike[test.title] > 1 and words[-1].startswith("under "))
         yield BesideCompared(
             title=title, sides=sides, times_us=times, fastest=fastest_ranges(times)
         )
@@ -504,6 +507,7 @@ def _add_file(
         found.hints.extend(filter(None, [report.hint]))
     samples = one_of_a_loop({run: timings for run, timings in samples.items() if timings})
     headed = any(run.heading for run in samples)
+    keep_apart(samples, names_only=not headed)
     columns = [x for x in report.flags if headed and x.kind is FlagKind.COLUMNS_UNKNOWN]
     found.dropped.extend(f"{item.name}: {flag.sentence}" for flag in columns)
     doubtful = [flag for flag in report.flags if flag.doubtful]

@@ -142,9 +142,11 @@ def studied(
                 raise _nothing_read(path, imported, again)
             yield Studied([Path(name) for name in imported.studies], imported, copies)
         except NccltuneError as error:
+            one = re.compile(rf"(?<={re.escape(str(target))})-\d+")  # a study of several
             if error.where is not None:
-                error.where = error.where.replace(str(target), str(path))
+                error.where = one.sub("", error.where).replace(str(target), str(path))
             if error.hint is not None:
+                error.hint = one.sub("", error.hint)
                 scale = "import the files again with their scale: nccltune import FILES... -o "
                 here = error.hint.replace(f"{scale}{target}", f"give its scale: {again}")
                 here = here.replace("FILES...", str(path)).replace(f"-o {target}", "-o STUDY")

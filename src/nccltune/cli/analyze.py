@@ -62,8 +62,7 @@ def command(
         warn_unsaved(part.unsaved)
     analyses = [part.analysis for part in found.parts]
     whole = {"analyses": analyses, "compared": found.compared}
-    options = {"collective": collective, "ranks": ranks}
-    again = "".join(f" --{name} {value}" for name, value in options.items() if value)
+    again = "".join(f" --{name} {value}" for name, value in stated._asdict().items() if value)
     print_result(analyses[0] if len(analyses) == 1 else whole, show, found, study, again)
     fleet = isinstance(found.compared, FleetCompared) and found.compared.has_finding
     return int(fleet or (check and any(map(is_serious, analyses))))

@@ -16,7 +16,7 @@ from nccltune.app.analyze import Analyzed, AnalyzedInput
 from nccltune.app.compare import FleetCompared
 from nccltune.cli.compare_screen import show as show_compared
 from nccltune.cli.import_screen import UPDATE_FIRST, next_of_cause, show_read
-from nccltune.cli.output import hanging, hint, next_step, plain_table, stdout, styled
+from nccltune.cli.output import hanging, hint, plain_table, stdout, styled
 from nccltune.formats.reading.platform_facts import joined
 from nccltune.model.finding import FindingKind
 from nccltune.model.numbers import counted, percent_text, size_form
@@ -138,7 +138,8 @@ def _next(
 ) -> None:
     tuned = [item.compared for item in found if item.conditions[0].condition.collective.tuned]
     where = shlex.quote(str(path))
-    again = f"nccltune import FILES -o {where}" if is_study else f"nccltune import {where}"
+    given = "" if is_study else where + stated
+    again = f"nccltune import FILES -o {where}" if is_study else f"nccltune import {given}"
     more = again if is_study else f"{again} FILES -o STUDY"
     kinds = {item.kind for item in analysis.findings}
     wrong, doubts = FindingKind.WRONG_RESULTS in kinds, [x.sentence for x in analysis.findings]
@@ -150,13 +151,13 @@ def _next(
         ranks = " --ranks N" * (not all(item.condition.scale.ranks for item in analysis.conditions))
         # An import again needs what may have been stated with the first one.
         names = {item.condition.collective.value for item in analysis.conditions}
-        named = f" --collective {names.pop()}" if is_study and len(names) == 1 else stated
-        command = again if is_study else f"nccltune analyze {where}"
+        named = f" --collective {names.pop()}" if is_study and len(names) == 1 else ""
+        command = again if is_study else f"nccltune analyze {given}"
         hint(f"next: {command}{named} --nodes N{ranks}")
     elif not tuned:
-        next_step("nccltune report" if is_study else "nccltune compare", path)
+        hint(f"next: nccltune report {where}" if is_study else f"next: nccltune compare {given}")
     elif any(item.choices[1] > (not item.has_default) for item in tuned):
-        next_step("nccltune tune", path)
+        hint(f"next: nccltune tune {given or where}")
     elif not any(item.has_default for item in tuned):
         hint(f"next: run again without the forced choice, and {more}")
     elif is_before(analysis.platform.nccl_version):
@@ -166,7 +167,7 @@ def _next(
             across = any(item.condition.scale.nodes > 1 for item in analysis.conditions)
             facts = " --gpu NAME" * (not analysis.platform.gpu) + " --nics NICSxGBIT" * across
             such = "" if not across else " (NICs of a node x Gbit/s, such as 8x400)"
-            hint(f"next: nccltune compare {where}{facts}  # is it normal?{such}")
+            hint(f"next: nccltune compare {given}{facts}  # is it normal?{such}")
         hint(f"next: run again with NCCL_ALGO and NCCL_PROTO forced, and {more}")
         if measure:
             hint(f"next: or let nccltune measure the choices, on the same machines: {measure}")

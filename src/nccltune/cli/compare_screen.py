@@ -25,7 +25,7 @@ _SERIES = 8
 _TABLES = 3
 """Most tables of a screen, and verdicts of a line."""
 _KINDS = {"path": "slow path", "node": "slow node", "period": "slow runs", "run": "slow run"}
-_NODES = 8
+_NODES = _MANY = 8
 _PEAKS = 24
 _RUNS = 5
 _BY = {
@@ -100,7 +100,12 @@ def _show_sides(found: SidesCompared, out: Console) -> None:
     if len(found.different) > 1 and any(test.ranges for test in found.tests):
         words = f"{len(found.different)} things differ: which of them matters cannot be separated"
         hanging(out, "cause      ", 11, words)
-    for test in found.tests:
+    plain = [x for x in found.tests if not x.ranges and not (x.undecided or x.few or x.bus_factors)]
+    hidden = plain if len(plain) > _MANY else []
+    if hidden:
+        words = f"{len(plain)} of {len(found.tests)} tests: no difference beyond noise"
+        hanging(out, "no diff    ", 11, f"{words} (--json lists them)")
+    for test in (x for x in found.tests if x not in hidden):
         label, style = ("slower     ", "red") if test.slower else ("no diff    ", "")
         if test.bus_factors is not None:
             label = "scales     "

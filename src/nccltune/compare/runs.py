@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from nccltune.analyze.stats import median
+from nccltune.formats.reading.file_names import named_choice
 from nccltune.formats.reading.platform_facts import (
     FACT_WORDS,
     PlatformFacts,
@@ -169,7 +170,10 @@ def is_quote(run: MeasuredRun, other: MeasuredRun) -> bool:
 
 
 def labelled_by_ran(runs: Sequence[MeasuredRun]) -> list[MeasuredRun]:
-    """Return the runs with the default labelled by what NCCL mostly ran, where that differs."""
+    """Return the runs with the default labelled by what NCCL mostly ran, where that differs.
+
+    Else by the algorithm or the protocol that the name of a file states, as in `tree.txt`.
+    """
     seen: dict[tuple[MeasuredTest, int], str] = {}
     mixed = {
         test.collective
@@ -180,16 +184,19 @@ def labelled_by_ran(runs: Sequence[MeasuredRun]) -> list[MeasuredRun]:
         if seen.setdefault((test, place.bytes), ran) != ran
     }
 
-    def label_of(test: MeasuredTest, label: str, curve: RunCurve) -> str:
+    def label_of(run: MeasuredRun, test: MeasuredTest, label: str, curve: RunCurve) -> str:
+        named = named_choice(run.name)
+        words = (named.algorithm, named.protocol) if named and named.is_evidence else ()
         if label != "default" or test.collective not in mixed or not curve.ran:
-            return label
+            stated = "/".join(word.value for word in words if word) if label == "default" else ""
+            return stated or label
         return Counter(curve.ran.values()).most_common(1)[0][0]
 
     return [
         msgspec.structs.replace(
             run,
             curves={
-                (test, label_of(test, label, curve)): curve
+                (test, label_of(run, test, label, curve)): curve
                 for (test, label), curve in run.curves.items()
             },
         )
@@ -211,7 +218,7 @@ def no_repeats(runs: Sequence[MeasuredRun]) -> list[str]:
 
 def may_repeat(runs: Sequence[MeasuredRun]) -> bool:
     """Return whether runs may be of one test: no two differ by a factor of two at most sizes."""
-    if no_repeats(runs):
+    if no_repeats(runs) or len({run.facts.conditions for run in runs}) > 1:
         return False
     times = [
         {(key, point): x for key, curve in run.curves.items() for point, x in curve.times.items()}

@@ -29,6 +29,7 @@ _OF_TREES = (
     "; on 2 nodes trees send each byte once where bus bandwidth counts it nearly twice, so they "
     "may exceed the NICs' rate: run 2 nodes with NCCL_ALGO=Ring, too, before you look for a fault"
 )
+_MOST = 6
 _FACTS = 2
 """Most facts of a title."""
 _MOST_SCALES = 0.8
@@ -79,6 +80,8 @@ def kept_apart(runs: Sequence[MeasuredRun]) -> str | None:
     if len(platforms) == 1 or len({run.scale for run in runs}) < 3:
         return None
     words = [f"{joined([run.name for run in own])} ({facts[2:]})" for own, facts in platforms]
+    if len(words) > _MOST:
+        words[_MOST:] = [f"and {len(words) - _MOST} more"]
     return f"not one series, because the runs differ: {'; '.join(words)}"
 
 

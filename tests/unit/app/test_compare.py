@@ -434,6 +434,16 @@ def test_runs_of_one_forced_algorithm_are_compared(tmp_path: Path) -> None:
     assert FactDifference("NCCL_P2P_DISABLE", "not shown", "1") in pasted.different
 
 
+def test_runs_named_for_what_was_forced_are_no_slow_runs(tmp_path: Path) -> None:
+    rates = {"a1": 41.0, "a2": 40.0, "a3": 40.5, "ring": 40.2, "tree": 20.0}
+    for pid, (name, rate) in enumerate(rates.items()):
+        log = nccl_tests_log(["node-a"], times(rate), gpus=2, pid=100 * (pid + 1))
+        put(tmp_path / f"{name}.txt", log)
+    found = compare_paths([tmp_path], assumed_noise=0.05)
+    assert isinstance(found, FleetCompared)
+    assert not found.has_finding
+
+
 def test_a_profiler_plugin_is_a_difference(tmp_path: Path) -> None:
     logs = [nccl_tests_log(["n1", "n2"], times(rate), pid=pid) for rate, pid in ((40, 1), (36, 9))]
     command = "mpirun -np 2{} all_reduce_perf -b 32M -e 4G -f 2\n"

@@ -56,6 +56,7 @@ def test_what_is_no_study_is_analyzed_as_its_import_is_and_nothing_is_written(
         assert "2 nodes" in out
         assert f"nccltune import {name} FILES -o STUDY" in err
         assert err.startswith(f"next: nccltune compare {name} --nics NICSxGBIT  # is it normal? (")
+        assert f"compare {name} --nodes 2 --nics" in cli("analyze", name, "--nodes", "2").err
         assert "/tmp" not in out + err
 
 

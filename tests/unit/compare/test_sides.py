@@ -472,3 +472,16 @@ def test_a_verdict_lists_the_ranges_that_matter_most() -> None:
     words = found.verdict("A", "B")
     assert words.count("is 1.30x slower than") == 5
     assert "; 3 more ranges, less different or shorter; " in words
+
+
+@pytest.mark.parametrize("slower", [1, 8])
+def test_few_of_many_tests_that_differ_a_little_are_drift(slower: int) -> None:
+    tests = [test_of()._replace(dtype=f"type{at}") for at in range(8)]
+    first = [run_of(RANDOM, 12, 0.002, test=test) for test in tests]
+    second = [
+        run_of(RANDOM, 12, 0.002, test=test, slowdown=lambda _, at=at: 1.06 if at < slower else 1.0)
+        for at, test in enumerate(tests)
+    ]
+    found = compare_sides(first, second, 0.05)
+    assert sum(item.slower for item in found) == (slower if slower == len(tests) else 0)
+    assert [item.title[-10:] for item in found] == [f"type{at}, sum" for at in range(8)]

@@ -7,7 +7,7 @@ writes everything or nothing.
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from enum import StrEnum
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from nccltune.formats.reading.file_names import headings_apart, without_repeat
 from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind, ImportRecord
 from nccltune.formats.reading.platform_facts import NO_RECORDING, common
 from nccltune.formats.reading.runs import RunFound, RunKey, RunRecord
+from nccltune.formats.reading.titles import ABOVE
 from nccltune.formats.text.lines import visible
 from nccltune.formats.topology.beside_results import topology_beside_results
 from nccltune.formats.topology.xml_tree import MAX_BYTES
@@ -214,7 +215,7 @@ def _read(reading: Reading, spool: Spool) -> File:
     for batch in reading.batches():
         runs[batch.run] = None
         spool.add(batch)
-    _keep_apart(runs)
+    keep_apart(runs)
     file = File(report, list(runs), item.path)
     if report.error is not None:
         return file
@@ -232,15 +233,24 @@ def _read(reading: Reading, spool: Spool) -> File:
     return file
 
 
-def _keep_apart(runs: Iterable[RunFound]) -> None:
-    """Make titles conditions of runs that nothing else tells from repeats: `Before`, `After`."""
-    alike: dict[RunKey, list[RunFound]] = {}
+def keep_apart(runs: Collection[RunFound], *, names_only: bool = False) -> None:
+    """Make titles conditions of runs that nothing else tells from repeats: `Before`, `After`.
+
+    Headings above the titles of all runs set none apart, and are removed; with `names_only` that
+    is all.
+    """
+    paths = [run.title.split(ABOVE) for run in runs]
+    shared = set(paths[0]).intersection(*paths[1:]) if paths else set()
+    for run, path in zip(runs, paths, strict=True):
+        run.title = ABOVE.join([*(x for x in path[:-1] if x not in shared), path[-1]])
+    if names_only:
+        return
+    alike: dict[tuple[RunKey, str], list[RunFound]] = {}
     unknown = any(run.nodes is None for run in runs)
     for run in runs:
-        if not run.heading:
-            # A number of nodes that one of the runs does not show may be that of the others.
-            key = run.key._replace(nodes=None) if unknown else run.key
-            alike.setdefault(key, []).append(run)
+        # A number of nodes that one of the runs does not show may be that of the others.
+        key = run.key._replace(nodes=None) if unknown else run.key
+        alike.setdefault((key, run.heading), []).append(run)
     for group in alike.values():
         titles = list(dict.fromkeys(without_repeat(run.title) for run in group))
         apart = headings_apart(titles) if len(titles) > 1 else set()

@@ -32,7 +32,7 @@ from nccltune.formats.reading.file_report import FileKind, FlagKind
 from nccltune.formats.reading.runs import RunSamples
 from nccltune.formats.reading.table_header import header_of, may_name_size
 from nccltune.formats.reading.titled_header import with_title
-from nccltune.formats.reading.titles import title_of
+from nccltune.formats.reading.titles import ABOVE, LEVEL, SETS_APART, title_of
 from nccltune.formats.text.diffs import SIDES, added_lines, is_added, is_diff, sides_of_diff
 from nccltune.formats.text.lines import CHUNK_BYTES, encoding_of, line_blocks, visible
 from nccltune.formats.text.prefixes import strip_prefix, strip_repeated
@@ -169,6 +169,7 @@ class _TextReader:
         self.hosts: set[str] = set()
         self.above = self.over = self.title = self.side = self.devices = ""
         self.below: list[str] = []
+        self.path: dict[int, str] = {}
         self.led_by = self.led = self.lead = ""
         self.plain = SourceReader(context, self.begin)
         self.sources = {"": self.plain}
@@ -176,7 +177,9 @@ class _TextReader:
     def begin(self, run: NcclTestsRun, again: bool) -> RunLogs:
         """Begin a run: set the settings of its command line; return the logs of its processes."""
         run.set_command(self.commands.begin_run(again=again))
-        run.title = ", ".join(dict.fromkeys(filter(None, (self.title, self.side, self.devices))))
+        path = [x for x in self.path.values() if SETS_APART.search(x)]
+        words = ", ".join(dict.fromkeys(filter(None, (self.title, self.side, self.devices))))
+        run.title = ABOVE.join([*(x for x in path if x != self.title), words])
         return self.logs.begin_run(again=again)
 
     def block(self, number: int, lines: list[str]) -> None:
@@ -234,6 +237,9 @@ class _TextReader:
             self.devices = devices[0]
         if title := title_of(body, self.over, self.below, self._begins_table):
             self.title = title
+            if (mark := LEVEL.match(body)) is not None:
+                level = len(mark[0])
+                self.path = {x: y for x, y in self.path.items() if x < level} | {level: title}
             self.side = self.title if self.title in SIDES else self.side
             for each in self.sources.values():
                 each.end_unlabelled()

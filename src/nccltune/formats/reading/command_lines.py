@@ -309,7 +309,7 @@ class CommandLines:
             self._titled, self._level = (int(said["nodes"]) or 1, number, 0), level
             return
         found = _OF_NODES.match(text)
-        if found is None and heads and not _CONTRAST.search(text):
+        if found is None and (heads or level) and not _CONTRAST.search(text):
             found = _COUNTED.search(text)
         matches = _OF_RANKS.finditer(text) if is_title else ()
         ranks = {int(match["ranks"]) for match in matches}

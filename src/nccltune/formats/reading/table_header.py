@@ -104,6 +104,7 @@ _TIME_WORDS = re.compile(
     r"(?<![a-z])(?:times?|latency|lat|duration|avg|average|mean|median)(?![a-z])", re.I
 )
 _MEAN = re.compile(r"(?<![a-z])(?:avg|average|mean)(?![a-z])", re.IGNORECASE)
+_MEDIAN = re.compile(r"(?<![a-z])median(?![a-z])", re.IGNORECASE)
 _STATISTIC = re.compile(r"(?<![a-z])(?:avg|average|mean|median|p\d{2,4})(?![a-z])", re.IGNORECASE)
 NO_RUN = re.compile(
     r"(?<![a-z])(?:diff\w*|delta|sav\w+|gains?|improve\w*|overhead|change|speed\w*|predict\w*|model\w*"
@@ -212,9 +213,11 @@ class Header(NamedTuple):
         groups: dict[str, dict[int, str]] = {}
         headings: dict[str, str] = {}
         places: dict[str, list[tuple[str, str]]] = {}
+        named = [_heading_of(column) for column in self.columns]
+        medians = [x for x, y in zip(named, self.columns, strict=True) if _MEDIAN.search(y.name)]
         for at, column in enumerate(self.columns):
-            heading, role = _heading_of(column)
-            if role:
+            heading, role = named[at]
+            if role and not (named[at] in medians and _MEAN.search(column.name)):
                 groups.setdefault(heading.lower(), {})[at] = role
                 headings.setdefault(heading.lower(), heading)
                 places.setdefault(heading.lower(), []).append((role, column.placement))
@@ -421,6 +424,14 @@ def _with_only_time(columns: list[Column]) -> tuple[Column, ...]:
         if re.sub(r"[^a-z]", "", heading.lower().removesuffix("_perf")) in _COLLECTIVES:
             columns[rated[0]] = columns[rated[0]]._replace(role=role)
     if rated:
+        own = [at for at, (_, role) in enumerate(headings) if role]
+        words = {headings[at][0] for at in own}
+        only = len(timed) == 1 and len(words) == 1 and re.match(r"[nr]ccl\b", min(words), re.I)
+        if only and not any(column.role in MEASURED for column in columns):
+            return tuple(
+                column._replace(role=headings[at][1]) if at in own else column
+                for at, column in enumerate(columns)
+            )
         return tuple(columns)  # it is the time of a run
     if len(timed) == 1 and not (column := columns[timed[0]]).role:
         heading, role = _heading_of(column)
@@ -439,6 +450,7 @@ def _heading_of(column: Column) -> tuple[str, str]:
         name, role = _TIME_WORDS.sub("", name), "time"
     elif (rate := _RATE_WORDS.search(name)) is not None:
         name, role = name.replace(rate[0], ""), f"{rate['kind'].lower()}bw"
+        name = _MEDIAN.sub("", _MEAN.sub("", name)).strip(" _-") or name
     name = name.strip(" _-:.,[]*`\"'").removesuffix("()").strip()
     return name if name.endswith(")") and "(" in name[1:] else name.strip("() "), role
 

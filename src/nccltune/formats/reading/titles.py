@@ -58,6 +58,15 @@ _ONLY_CHOICE = re.compile(
 )
 # One # is also how nccl-tests begins the lines of its header.
 LEVEL = re.compile(r"#{2,6}(?=\s\S)")
+ABOVE = " > "
+"""What separates a title from the headings above it that set its table apart."""
+SETS_APART = re.compile(
+    r"\b(?:tcp|sockets?|ethernet|rdma|infiniband|ib|roce\w*|gdr\w*|efa|shm|p2p|nvlink|pcie"
+    r"|float\d{0,2}|half|double|bf(?:loat)?16|fp\d{1,2}\w*|u?int\d{1,2}|sum|avg|max|min|prod"
+    r"|(?:one|single|two|three|four|\d{1,5})[ -](?:node|host|machine|server|instance)s?)\b",
+    re.IGNORECASE,
+)
+"""A transport, type, operation or number of hosts in a heading holds for the headings below it."""
 
 
 def title_of(line: str, above: str, below: Sequence[str], begins_table: Callable[[], bool]) -> str:

@@ -394,6 +394,20 @@ BOTH = markdown(("size", "time (us)"), ("1M", 95.5), ("2M", 120.4), ("4M", 160.5
 SLOWER = markdown(("size", "time (us)"), ("1M", 105.5), ("2M", 140.4), ("4M", 190.5))
 APART = {
     "headings": f"## Before\n\n{BOTH}\n## After\n\n{SLOWER}",
+    "a transport in the heading above": f"## 2 Hosts Over TCP\n\n### Sum\n\n{BOTH}"
+    f"\n## 2 Hosts Over RDMA\n\n### Sum\n\n{SLOWER}",
+    "a column of NCCL's times under each heading": "".join(
+        f"## 2 hosts, {over}\n\n"
+        + markdown(("Size", "NCCL time (us)", "NCCL busbw"), *(
+            (f"{1 << at}M", time, round(1.75 * (MIB << at) / time / 1e3, 2))
+            for at, time in enumerate(times)
+        ))
+        for over, times in (("TCP", (95.5, 120.4, 160.5)), ("RDMA", (105.5, 140.4, 190.5)))
+    ),
+    "medians beside means": markdown(
+        ("size", "old_median_ms", "old_mean_ms", "new_median_ms", "new_mean_ms"),
+        ("1M", 0.0955, 0.2, 0.1055, 0.1), ("2M", 0.1204, 0.2, 0.1404, 0.1),
+    ),
     "lines with a colon": f"Result of NCCL 2.28:\n\n{BOTH}\nResult of NCCL 2.29:\n\n{SLOWER}",
     "a setting in a sentence": f"Without any setting:\n```\n{TABLE}```\n\nAfter"
     f" `export NCCL_PXN_DISABLE=1` I get:\n```\n{TABLE.replace(ROWS, slower(ROWS))}```\n",
