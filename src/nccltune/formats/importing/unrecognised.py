@@ -94,8 +94,7 @@ _RUNS_NCCL = re.compile(r"osu_(?:nccl|xccl)_|.*_perf")
 _WORDS_OF_PROSE = re.compile(r"\w\(|\w: |\*|\b(?:is|are|the|we|it)\b")
 _MOST_WORDS = 5
 _MOST_LINES, _WIDTH = 20_000, 2048
-_LEAST, _MOST_NAMES = 3, 24
-_MOST_DEPTH, _MOST_OBJECTS = 6, 8
+_LEAST, _MOST_NAMES, _MOST_DEPTH, _MOST_OBJECTS = 3, 24, 6, 8
 _SHOWN, _MOST_ROWS = 10, 64
 
 

@@ -596,6 +596,5 @@ def test_an_export_in_another_section_leaves_the_default_in_doubt() -> None:
 
 
 def test_an_output_inside_a_json_log_line_is_read() -> None:
-    line = json.dumps({"level": "fatal", "output": MADE.text()})
-    found = text(f"Start\n{line}\n")
+    found = text(f"Start\n{json.dumps({'level': 'fatal', 'output': MADE.text()})}\n")
     assert found.times == WHOLE
