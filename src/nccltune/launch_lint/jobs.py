@@ -3,7 +3,6 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import PurePath
 from typing import Any
 
 from nccltune.launch.program import read_program
@@ -17,6 +16,7 @@ from nccltune.launch_lint.pods import (
     gpus_of,
     is_volcano,
     mapping,
+    one_process,
     pods_of,
     variables_of,
 )
@@ -222,22 +222,19 @@ def _pytorch_job(pods: list[PodSpec], several: bool) -> Iterator[LaunchFinding]:
                 f"{pod.role}: no container is called pytorch, which the operator requires",
                 "write name: pytorch",
             )
-        program = [PurePath(word).name for word in pod.words[:2]]
-        if pod.gpus > 1 and program and _PYTHON.fullmatch(program[0]) and program[1:] != ["-m"]:
+        program = one_process(pod.containers[0]) if pod.containers else None
+        if pod.gpus > 1 and program is not None and (program or "nproc" not in str(pod.words)):
             nodes = sum(one.number for one in pods)
             said = f"the operator's WORLD_SIZE={nodes} counts pods"
             if several:
                 said = "nprocPerNode starts nothing, torchrun alone reads it"
-            yield (warning if several else note)(
+            yield (warning if several and program else note)(
                 "pytorch-one-process",
-                f"{pod.role}: {program[0]} starts one process, and the pod has {pod.gpus} GPUs:"
-                f" {said}",
+                f"{pod.role}: {program or 'the operator'} starts one process, and the pod has"
+                f" {pod.gpus} GPUs: {said}",
                 f"start torchrun --nproc-per-node={pod.gpus}, unless the program starts the others"
                 " itself",
             )
-
-
-_PYTHON = re.compile(r"python[\d.]*")
 
 
 def _nodes(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFinding]:

@@ -77,6 +77,21 @@ def command_of(container: dict[Any, Any]) -> list[str]:
     return [*own, *arguments]
 
 
+def one_process(container: dict[Any, Any]) -> str | None:
+    """Return what starts one process in a container: `python`, or the image's own program, as "".
+
+    Return None for what may start several, and where nothing is given.
+    """
+    name, *others = [*command_of(container), ""]
+    if name.startswith("-"):
+        return ""
+    name = name.rpartition("/")[2]
+    return name if _PYTHON.fullmatch(name) and "-m" not in others[:2] else None
+
+
+_PYTHON = re.compile(r"python[\d.]*")
+
+
 def is_gpu(resource: Any) -> bool:
     """Return whether a resource name means GPUs: `nvidia.com/gpu`, `nvidia.com/mig-1g.10gb`.
 
@@ -200,7 +215,7 @@ def _same_rank(pod: PodSpec) -> Iterator[LaunchFinding]:
 _RANK = re.compile(r"--(?:node|machine)[-_]rank[= ]\d+(?!\S)")
 _BY_RANK = re.compile(r"\b(?:if|case)\b|--rdzv[-_]backend[= ](?!static)")
 """What shows that pods differ, or that their ranks come from elsewhere."""
-_GLOO = re.compile(r"\bbackend[= ]+[\"']?gloo\b", re.I)
+_GLOO = re.compile(r"(?<!executor[-_])backend[= ]+[\"']?(?:gloo|mpi)\b", re.I)
 
 
 def _needs_gpus(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> bool:
@@ -350,6 +365,7 @@ _SLICE = re.compile(r"'nvidia\.com/(?:mig-|gpu\.shared|gpu(?:cores|mem))")
 def _shared_memory(document: dict[str, Any], pod: PodSpec, text: str) -> Iterator[LaunchFinding]:
     is_one = _SERVER.search(text) is not None and _SEVERAL_RANKS.search(text) is None
     is_other = _WITHOUT_NCCL.search(text) is not None and _WITH_NCCL.search(text) is None
+    is_other = is_other or _GLOO.search(text) is not None
     limits = str([at(one, "resources", "limits") for one in pod.containers])
     is_sole = is_one or is_other or _SLICE.search(limits) is not None
     if pod.gpus < 2 or pod.spec.get("hostIPC") is True or is_sole:
@@ -360,7 +376,9 @@ def _shared_memory(document: dict[str, Any], pod: PodSpec, text: str) -> Iterato
             used, volumes = [at(m, "name") for m in mounts], items(pod.spec.get("volumes"))
             found = (at(v, "name") for v in volumes if at(v, "emptyDir", "medium") == "Memory")
             free = next((name for name in found if name not in used), None)
-            yield (warning if _WITH_NCCL.search(str(document)) else note)(
+            program = one_process(container) if text else "?"
+            is_sure = program is None or _SEVERAL_RANKS.search(text) is not None
+            yield (warning if is_sure and _WITH_NCCL.search(str(document)) else note)(
                 "pod-shm",
                 f"{pod.role}: the pod has 64 MiB of {SHM}, which NCCL's shared buffers may exceed"
                 + (f": its volume {free} is not mounted there" if free else ""),
