@@ -67,6 +67,29 @@ def judge_peers(checks: Sequence[LaunchCheck]) -> Iterator[LaunchFinding]:
             yield from _meeting(commands)
 
 
+def judge_headed(text: str) -> Iterator[LaunchFinding]:
+    """Yield one command, with the rank of one node, below `# node 1` and below `# node 2`."""
+    _, *parts = _HEADING.split(text.replace("\\\n", " "))
+    commands = dict(zip(parts[::2], map(_RANKED.search, parts[1::2]), strict=True))
+    found = {" ".join(match[0].split()): match for match in commands.values() if match is not None}
+    if len(found) == 1 and None not in commands.values():
+        ((line, match),) = found.items()
+        if _NODES.findall(line) == [str(len(commands))] and "c10d" not in line:
+            yield error(
+                "peers-rank",
+                f"the commands for {count(len(commands), 'node')} all have {match[1]}",
+                f"number the nodes: 0 to {len(commands) - 1}",
+            )
+
+
+_HEADING = re.compile(
+    r"^[ \t>#*]*((?:(?:on|for) )?(?:node|machine|server|host)[ -]?\d{1,3}\b)[^\n=]{0,20}\n",
+    re.M | re.I,
+)
+_RANKED = re.compile(r"^[^#\n]*(--(?:node|machine)[-_]rank[= ]\d+)(?!\S).*", re.M)
+_NODES = re.compile(r"--(?:nnodes|num_machines)[= ](\d+)(?!\S)")
+
+
 def judge_cluster(text: str) -> Iterator[LaunchFinding]:
     """Yield workers of vLLM's `run_cluster.sh IMAGE HEAD --worker` with the address of the head."""
     for match in _CLUSTER.finditer(text.replace("\\\n", " ")):

@@ -8,7 +8,7 @@ import pytest
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.source import from_text
 from nccltune.model.errors import InputError
-from tests.unit.launch_lint.judged import bad, checked, only, said
+from tests.unit.launch_lint.judged import bad, checked, ids, only, said
 
 TEST = "all_reduce_perf -b 8 -e 8G -f 2 -g 1"
 TWO = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n"
@@ -100,6 +100,7 @@ def test_a_configuration_of_accelerate_is_read(tmp_path: Path) -> None:
     assert not one.is_wrong
     (one,) = checked(f"accelerate launch --config_file {file} --num_processes 12 t.py")
     assert said(one).startswith("12 processes, 6 on each of 2 nodes")
+    assert "inner-rank" in ids(only(f"srun -N 2 -n 2 accelerate launch --config_file {file} t.py"))
 
 
 @pytest.mark.parametrize(

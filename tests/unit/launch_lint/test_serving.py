@@ -151,6 +151,9 @@ TORCHRUN = "torchrun --nnodes=2 --nproc_per_node=8 --master_addr={} --node_rank=
             ["peers-sizes"],
         ),
         (["./run_cluster.sh image a --worker /hf -e VLLM_HOST_IP=a"], ["peers-host-ip"]),
+        ([f"# node {n}\n{TORCHRUN.format('a', r)}" for n, r in ((1, 0), (2, 0))], ["peers-rank"]),
+        ([f"# node {n}\n{TORCHRUN.format('a', r)}" for n, r in ((1, 0), (2, 1))], []),
+        ([f"# node {n}\n{TORCHRUN.format('a', r)}" for n, r in ((1, 0), (1, 0))], []),
         (["./run_cluster.sh image 10.0.0.1 --worker /hf -e VLLM_HOST_IP=10.0.0.2"], []),
     ],
 )

@@ -9,7 +9,7 @@ from nccltune.launch.flavor import Launcher
 from nccltune.launch_lint.around import OF_DEEPSPEED
 from nccltune.launch_lint.command import OF_NODE, LaunchCommand, View
 from nccltune.launch_lint.finding import AppendOption, LaunchFinding, Replace, error, note, warning
-from nccltune.launch_lint.hosts import with_slurm_gpus
+from nccltune.launch_lint.hosts import text_of, with_slurm_gpus
 from nccltune.launch_lint.options import ACCELERATE, DEEPSPEED, SERVERS, SLURM, TORCHRUN, TRAINERS
 from nccltune.launch_lint.rules.shape import BEHIND
 from nccltune.launch_lint.rules.torchrun import (
@@ -142,7 +142,10 @@ def inner_rank(view: View) -> Iterator[LaunchFinding]:
     if placement is None or len(placement.nodes) < 2 or not (inner or view.site.on_each):
         return
     rank, backend = command.last("node_rank"), command.last("rdzv_backend")
-    if rank is None or (backend is not None and backend.value != "static"):
+    if backend is not None and backend.value != "static":
+        return
+    if rank is None:
+        yield from _rank_of_file(view)
         return
     text, outer = rank.text, view.command.launcher.text
     if inner is None:
@@ -171,6 +174,27 @@ def inner_rank(view: View) -> Iterator[LaunchFinding]:
         if view.flavor.launcher is Launcher.SLURM
         else f"give each node its own {option.rstrip(' =')}",
     )
+
+
+def _rank_of_file(view: View) -> Iterator[LaunchFinding]:
+    """Find `srun accelerate launch --config_file FILE` of one machine_rank for several nodes."""
+    inner = view.prediction.inner
+    if inner is None or inner.flavor != ACCELERATE or (inner.nodes or 1) < 2:
+        return
+    file, rank = inner.command.last("configuration"), configured(inner.command, view.site)
+    text = text_of(file.value, view.site) if file is not None else None
+    # With c10d and with DeepSpeed's own launcher, machines are not numbered by it.
+    if text is None or re.search("c10d|pdsh|hostfile|mpirun", text) or inner.command.hidden:
+        return
+    if whole_number(number := rank.get("node_rank", "")) is not None:
+        yield error(
+            "inner-rank",
+            f"{view.command.launcher.text} starts accelerate on several nodes with machine_rank:"
+            f" {number} of one file: every node is node {number}",
+            "start a shell on each node, which adds --machine_rank $SLURM_NODEID"
+            if view.flavor.launcher is Launcher.SLURM
+            else "give each node its own --machine_rank",
+        )
 
 
 def master_address(view: View) -> Iterator[LaunchFinding]:
