@@ -76,6 +76,7 @@ def test_what_a_server_starts(text: str, expected: str, tmp_path: Path) -> None:
         ("docker run --gpus '\"device=0,1\"' --ipc=host vllm/vllm-openai m -tp 4",
          ["container-gpus"]),
         ("docker run --gpus all vllm/vllm-openai m -tp 4", ["container-shm"]),
+        (f"{DOCKER} vllm/vllm-openai --shm-size 9g --model m -tp 4", ["container-image"]),
         (f"{DOCKER} lmsysorg/sglang {SGLANG} 0 --dist-init-addr a:1", ["container-network"]),
         ("vllm serve m -tp 16 --nnodes 2", ["server-address", "server-rank"]),
         ("vllm serve m -tp 16 --nnodes 2 --node-rank 2 --master-addr a", ["server-rank"]),

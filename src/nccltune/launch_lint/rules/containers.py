@@ -15,6 +15,7 @@ from nccltune.launch_lint.boxes import (
     PODS,
     ContainerBox,
     boxes,
+    entrypoint_of,
     env_files,
     variables_in,
 )
@@ -22,6 +23,7 @@ from nccltune.launch_lint.command import View
 from nccltune.launch_lint.finding import (
     Edit,
     LaunchFinding,
+    Replace,
     ReplaceArgument,
     ReplaceLead,
     SetLead,
@@ -80,6 +82,25 @@ def _docker_runs(view: View) -> Iterator[_Placed]:
     for placed in _boxes(view):
         if placed.box.name in DOCKERS and placed.box.words[placed.box.verb] == "run":
             yield placed
+
+
+def behind_image(view: View) -> Iterator[LaunchFinding]:
+    """Find `docker run vllm/vllm-openai --gpus all`: the image's program gets what is behind it."""
+    placed, options = next(_docker_runs(view), None), view.command.options
+    if placed is None or not entrypoint_of(view.command.launcher.raw):
+        return
+    for at, option in enumerate(options):
+        name, sign, _ = option.text.partition("=")
+        if name.startswith("--") and name[2:] in _OPTIONS:
+            is_whole = bool(sign) or name == "--privileged"
+            parts = [option, *(o for o in options[at + 1 : at + 2 - is_whole] if o.text[:1] != "-")]
+            words = [word.text for part in parts for word in part.words]
+            yield error(
+                "container-image",
+                f"{' '.join(words)} stands behind the image, whose program gets it, not docker",
+                "write it before the image",
+                (*(Replace(part, ()) for part in parts), *placed.adding(*words)),
+            )
 
 
 def gpus(view: View) -> Iterator[LaunchFinding]:
