@@ -26,10 +26,10 @@ _GPUS = re.compile(
 _SUPPOSED = re.compile(r"^[^\n]*\b(?:if|suppose|imagine|for example)\b[^\n]*", re.I | re.M)
 _RAY_GPUS = re.compile(r"^[^#\n]*\bray start\b[^\n]*?--num-gpus[ =]([1-9]\d?)\b", re.M)
 _LAUNCHERS = re.compile(r"\b(?:mpirun|mpiexec|srun|torchrun|flux|jsrun|aprun|prterun)\b")
-_HOST_LINE = r"[ \t>]{0,8}[\w.-]{1,255}(?::\d+|(?:[ \t]+(?:max[-_])?slots?=\d+)+)[ \t]*\n"
+_HOST_LINE = r"[ \t>]{0,8}`?[\w.-]{1,255}(?::\d+|(?:[ \t]+(?:max[-_])?slots?=\d+)+)`?[ \t]*\n"
 _HOSTFILE = re.compile(
     r"^.{0,80}?\b([\w.-]{0,40}(?:host|machine|node)[\w.-]{0,40})\W{0,9}?"
-    r"(?: (?:contains?|is|has)\b.{0,40})?\n(?:```.*\n)?"
+    r"(?:(?:'s)?(?: contents?)? (?:contains?|is|has)\b.{0,40})?\n(?:```.*\n)?"
     rf"((?:[ \t]*#.*\n){{0,3}}(?:{_HOST_LINE})+)"
     r"|^.{0,80}?\bcat (?:[\w./~-]{0,99}/)?([\w.-]{1,80})[ \t]*\n"
     r"((?:[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}[ \t]*\n)+)",
@@ -69,7 +69,8 @@ def read_around(text: str, site: LaunchContext) -> LaunchContext:
     boxed = {name for creates in _CREATES.findall(text) for name in _GIVEN.findall(creates)}
     by_node = dict(_BY_NODE.findall(text))
     shown = tuple(
-        (match[1] or match[3], match[2] or match[4]) for match in _HOSTFILE.finditer(f"{text}\n")
+        (match[1] or match[3], (match[2] or match[4]).replace("`", ""))
+        for match in _HOSTFILE.finditer(f"{text}\n")
     )
     if f"cat {OF_DEEPSPEED}" in text:
         shown += tuple((OF_DEEPSPEED, hosts) for name, hosts in shown if name == "hostfile")

@@ -49,17 +49,15 @@ _BY_NAME: dict[str, tuple[Flavor, ...]] = {
     "mpiexec.mpich": (HYDRA,),
     "mpiexec.hydra": (HYDRA, INTEL),
     "srun": (SLURM,),
-    **dict.fromkeys(
-        ("torchrun", "torchrun_jsc", "llamafactory-cli train", "lmf train", "colossalai run"),
-        (TORCHRUN,),
-    ),
+    **dict.fromkeys(("torchrun", "torchrun_jsc", "tune run"), (TORCHRUN,)),
+    **dict.fromkeys(("llamafactory-cli train", "lmf train", "colossalai run"), (TORCHRUN,)),
     "deepspeed": (DEEPSPEED,),
     "accelerate launch": (ACCELERATE,),
     "flux run": (FLUX,),
     "flux submit": (FLUX,),
     "jsrun": (JSRUN,),
     "aprun": (APRUN,),
-    "horovodrun": (HOROVOD,),
+    **dict.fromkeys(("horovodrun", "torchpack dist-run"), (HOROVOD,)),
     "azureml": (AZUREML,),
     "vllm serve": (VLLM,),
     "sglang serve": (SGLANG,),
@@ -173,7 +171,7 @@ def joined(words: Sequence[Word]) -> tuple[Word, ...]:
                 module = next((m for m in _MODULES if is_file and path.endswith(f".{m}")), "")
             joint = _MODULES.get(module, "")
             length = behind + 1 if joint else 1
-        elif joint in _BY_NAME:
+        elif joint in _BY_NAME and (name != "tune" or "".join(texts[2:3]).startswith("-")):
             length = 2
         elif _is_entrypoint(words, at):
             result.append(Word(" ".join(entrypoint_of(texts[0])), words[at].raw))
