@@ -70,23 +70,20 @@ def judge_peers(checks: Sequence[LaunchCheck]) -> Iterator[LaunchFinding]:
 def judge_headed(text: str) -> Iterator[LaunchFinding]:
     """Yield one command, with the rank of one node, below `# node 1` and below `# node 2`."""
     _, *parts = _HEADING.split(text.replace("\\\n", " "))
-    commands = dict(zip(parts[::2], map(_RANKED.search, parts[1::2]), strict=True))
-    found = {" ".join(match[0].split()): match for match in commands.values() if match is not None}
-    if len(found) == 1 and None not in commands.values():
-        ((line, match),) = found.items()
-        if _NODES.findall(line) == [str(len(commands))] and "c10d" not in line:
-            yield error(
-                "peers-rank",
-                f"the commands for {count(len(commands), 'node')} all have {match[1]}",
-                f"number the nodes: 0 to {len(commands) - 1}",
-            )
+    found = dict(zip(parts[::2], (_RANKED.findall(body)[:1] for body in parts[1::2]), strict=True))
+    lines = {" ".join(line.split()): rank for ((line, rank),) in filter(None, found.values())}
+    for line, rank in lines.items():
+        is_same = all(found.values()) and len(lines) == 1 and "c10d" not in line
+        if is_same and _NODES.findall(line) == [str(len(found))]:
+            said = f"the commands for {count(len(found), 'node')} all have {rank}"
+            yield error("peers-rank", said, f"number the nodes: 0 to {len(found) - 1}")
 
 
 _HEADING = re.compile(
     r"^[ \t>#*]*((?:(?:on|for) )?(?:node|machine|server|host)[ -]?\d{1,3}\b)[^\n=]{0,20}\n",
     re.M | re.I,
 )
-_RANKED = re.compile(r"^[^#\n]*(--(?:node|machine)[-_]rank[= ]\d+)(?!\S).*", re.M)
+_RANKED = re.compile(r"^([^#\n]*(--(?:node|machine)[-_]rank[= ]\d+)(?!\S).*)", re.M)
 _NODES = re.compile(r"--(?:nnodes|num_machines)[= ](\d+)(?!\S)")
 
 

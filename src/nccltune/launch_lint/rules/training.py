@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
 from nccltune.launch_lint.around import OF_DEEPSPEED
-from nccltune.launch_lint.command import OF_NODE, LaunchCommand, View
+from nccltune.launch_lint.command import OF_NODE, LaunchCommand, LaunchContext, Option, View
 from nccltune.launch_lint.finding import AppendOption, LaunchFinding, Replace, error, note, warning
 from nccltune.launch_lint.hosts import text_of, with_slurm_gpus
 from nccltune.launch_lint.options import ACCELERATE, DEEPSPEED, SERVERS, SLURM, TORCHRUN, TRAINERS
@@ -21,7 +21,7 @@ from nccltune.launch_lint.rules.torchrun import (
     of_trainer,
 )
 from nccltune.launch_lint.training import configured, visible
-from nccltune.launch_lint.words import is_open, whole_number
+from nccltune.launch_lint.words import is_open, quoted, whole_number
 from nccltune.model.scale import count
 
 _SLOTS = re.compile(r"\bslots=")
@@ -142,10 +142,8 @@ def inner_rank(view: View) -> Iterator[LaunchFinding]:
     if placement is None or len(placement.nodes) < 2 or not (inner or view.site.on_each):
         return
     rank, backend = command.last("node_rank"), command.last("rdzv_backend")
-    if backend is not None and backend.value != "static":
-        return
-    if rank is None:
-        yield from _rank_of_file(view)
+    rank = rank or _rank_of_file(command, view.site)
+    if rank is None or (backend is not None and backend.value != "static"):
         return
     text, outer = rank.text, view.command.launcher.text
     if inner is None:
@@ -176,25 +174,15 @@ def inner_rank(view: View) -> Iterator[LaunchFinding]:
     )
 
 
-def _rank_of_file(view: View) -> Iterator[LaunchFinding]:
-    """Find `srun accelerate launch --config_file FILE` of one machine_rank for several nodes."""
-    inner = view.prediction.inner
-    if inner is None or inner.flavor != ACCELERATE or (inner.nodes or 1) < 2:
-        return
-    file, rank = inner.command.last("configuration"), configured(inner.command, view.site)
-    text = text_of(file.value, view.site) if file is not None else None
+def _rank_of_file(command: LaunchCommand, site: LaunchContext) -> Option | None:
+    """Return the option that is machine_rank of accelerate's file, where it numbers machines."""
+    file, given = command.last("configuration"), configured(command, site)
+    text, rank = text_of(file.value, site) if file is not None else None, given.get("node_rank", "")
     # With c10d and with DeepSpeed's own launcher, machines are not numbered by it.
-    if text is None or re.search("c10d|pdsh|hostfile|mpirun", text) or inner.command.hidden:
-        return
-    if whole_number(number := rank.get("node_rank", "")) is not None:
-        yield error(
-            "inner-rank",
-            f"{view.command.launcher.text} starts accelerate on several nodes with machine_rank:"
-            f" {number} of one file: every node is node {number}",
-            "start a shell on each node, which adds --machine_rank $SLURM_NODEID"
-            if view.flavor.launcher is Launcher.SLURM
-            else "give each node its own --machine_rank",
-        )
+    is_other = text is None or command.hidden or re.search("c10d|pdsh|hostfile|mpirun", text)
+    if is_other or (whole_number(given.get("nodes", "")) or 1) < 2 or whole_number(rank) is None:
+        return None
+    return Option((quoted("--machine_rank"), quoted(rank)), "machine_rank", (rank,), "node_rank")
 
 
 def master_address(view: View) -> Iterator[LaunchFinding]:
