@@ -48,7 +48,6 @@ from nccltune.launch_lint.pasted import unnumbered
 from nccltune.launch_lint.peers import (
     judge_cluster,
     judge_copies,
-    judge_headed,
     judge_peers,
     judge_ray,
     nics_by_rank,
@@ -441,8 +440,7 @@ def _lint_launch(
     checks, unchecked = _checked(found, flavors, reasons)
     found = found if checks else []
     findings += unchecked if not is_output else []
-    findings += [*judge_peers(checks), *judge_headed(rest), *judge_cluster(rest)]
-    findings += [*judge_ray(rest), *judge_copies(rest)]
+    findings += [*judge_peers(checks), *judge_cluster(rest), *judge_ray(rest), *judge_copies(rest)]
     findings += judge_boxes(rest, [p.placement for one in checks for p, _ in one.predictions])
     if is_output:
         findings += output.judge_output(rest)

@@ -67,7 +67,7 @@ def judge_peers(checks: Sequence[LaunchCheck]) -> Iterator[LaunchFinding]:
             yield from _meeting(commands)
 
 
-def judge_headed(text: str) -> Iterator[LaunchFinding]:
+def _headed(text: str) -> Iterator[LaunchFinding]:
     """Yield one command, with the rank of one node, below `# node 1` and below `# node 2`."""
     _, *parts = _HEADING.split(text.replace("\\\n", " "))
     found = dict(zip(parts[::2], (_RANKED.findall(body)[:1] for body in parts[1::2]), strict=True))
@@ -88,7 +88,8 @@ _NODES = re.compile(r"--(?:nnodes|num_machines)[= ](\d+)(?!\S)")
 
 
 def judge_cluster(text: str) -> Iterator[LaunchFinding]:
-    """Yield workers of vLLM's `run_cluster.sh IMAGE HEAD --worker` with the address of the head."""
+    """Yield nodes with the rank, or with vLLM's `run_cluster.sh` the address, of another."""
+    yield from _headed(text)
     for match in _CLUSTER.finditer(text.replace("\\\n", " ")):
         if match[2] == match[1] and not is_open(match[1]):
             yield error(

@@ -78,10 +78,7 @@ def command_of(container: dict[Any, Any]) -> list[str]:
 
 
 def one_process(container: dict[Any, Any]) -> str | None:
-    """Return what starts one process in a container: `python`, or the image's own program, as "".
-
-    Return None for what may start several, and where nothing is given.
-    """
+    """Return what starts one process, `python` or "" for the image's own program, or None."""
     name, *others = [*command_of(container), ""]
     if name.startswith("-"):
         return ""

@@ -23,7 +23,6 @@ from nccltune.launch_lint.command import View
 from nccltune.launch_lint.finding import (
     Edit,
     LaunchFinding,
-    Replace,
     ReplaceArgument,
     ReplaceLead,
     SetLead,
@@ -86,21 +85,11 @@ def _docker_runs(view: View) -> Iterator[_Placed]:
 
 def behind_image(view: View) -> Iterator[LaunchFinding]:
     """Find `docker run vllm/vllm-openai --gpus all`: the image's program gets what is behind it."""
-    placed, options = next(_docker_runs(view), None), view.command.options
-    if placed is None or not entrypoint_of(view.command.launcher.raw):
-        return
-    for at, option in enumerate(options):
-        name, sign, _ = option.text.partition("=")
+    options = view.command.options if entrypoint_of(view.command.launcher.raw) else ()
+    for name in (option.text.partition("=")[0] for option in options):
         if name.startswith("--") and name[2:] in _OPTIONS:
-            is_whole = bool(sign) or name == "--privileged"
-            parts = [option, *(o for o in options[at + 1 : at + 2 - is_whole] if o.text[:1] != "-")]
-            words = [word.text for part in parts for word in part.words]
-            yield error(
-                "container-image",
-                f"{' '.join(words)} stands behind the image, whose program gets it, not docker",
-                "write it before the image",
-                (*(Replace(part, ()) for part in parts), *placed.adding(*words)),
-            )
+            said = f"{name} stands behind the image, whose program gets it, not docker"
+            yield error("container-image", said, "write it before the image")
 
 
 def gpus(view: View) -> Iterator[LaunchFinding]:
