@@ -17,6 +17,7 @@ _GPU = re.compile(
     r"[\w.-]+/gpu|nvidia\.com/(?:gpu\.shared|mig-[\w.-]+)|(?:gpu|mig)\.(?:nvidia|amd)\.com/.+"
     r"|gpu\.intel\.com/(?:i915|xe)"
 )
+_PYTHON = re.compile(r"python[\d.]*")
 _MPI_LAUNCHERS = ("mpirun", "mpiexec", "prterun", "orterun")
 
 
@@ -84,9 +85,6 @@ def one_process(container: dict[Any, Any]) -> str | None:
         return ""
     name = name.rpartition("/")[2]
     return name if _PYTHON.fullmatch(name) and "-m" not in others[:2] else None
-
-
-_PYTHON = re.compile(r"python[\d.]*")
 
 
 def is_gpu(resource: Any) -> bool:
