@@ -42,6 +42,7 @@ from nccltune.doctor.facts.log import (
     LOG_RANKS,
     LOG_RCCL,
     LOG_SETTINGS_APART,
+    LOG_SHARED_NAMES,
     LOG_TUNER_RULES,
     LOG_TUNER_SCALES,
     LOG_UNFINISHED,
@@ -87,6 +88,10 @@ _SOCKET, _NET = (
 _VIRTUAL = re.compile(
     r"lo$|docker|br-|virbr|veth|podman|cni|flannel|cali|lxc|lxd|tun|tap|ip6tnl|tailscale|wg\d|zt|"
     r"vxlan|kube|nodelocaldns|dummy|CloudflareWARP"
+)
+_ADDRESS = re.compile(
+    r"(?:Bootstrap ?: Using|NET : Using interface) ?(?:\[0\])?(?P<interface>[^\s:]{1,60}):"
+    r"(?P<address>\d{1,3}(?:\.\d{1,3}){3})<"
 )
 _TUNER_SCALE = re.compile(
     r"Initializing tuner for (?P<nodes>\d{1,9}) nodes, (?P<ranks>\d{1,9}) ranks"
@@ -194,6 +199,8 @@ def _starts(evidence: NodeEvidence, facts: Facts) -> None:
         facts.add(LOG_CONTAINERS, words, place)
     if lacking := evidence.parse(whole, _lacking_gdr):
         facts.add(LOG_GDR_LACKING, lacking, place)
+    if names := evidence.parse(whole, _shared_names):
+        facts.add(LOG_SHARED_NAMES, names, place)
     facts.add(LOG_HANGS, evidence.parse(whole, described_hang), place)
     if found.unfinished is not None:
         facts.add(LOG_UNFINISHED, found.unfinished, place)
@@ -215,6 +222,18 @@ def _lacking_gdr(text: str) -> list[str]:
             (having if "GDRDMA" in match[0] else lacking)[match["gpu"]].add(writer["host"])
     found = {host for gpu, hosts in lacking.items() if having[gpu] for host in hosts}
     return sorted(found - set().union(*having.values()))
+
+
+def _shared_names(text: str) -> list[str]:
+    found: defaultdict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    for line in text.split("\n") if "Using " in text else ():
+        if (match := _ADDRESS.search(line)) and (writer := find_log_line(line)):
+            found[writer["host"], match["interface"]].setdefault(match["address"], writer["pid"])
+    return [
+        f"{host}: {interface} has {', '.join(list(of)[:4])}"
+        for (host, interface), of in found.items()
+        if len(set(of.values())) == len(of) > 1
+    ]
 
 
 def _tuner(facts: Facts) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from nccltune.doctor.evidence.parsers.job_settings import (
+    BEFORE_COMMAND,
     parse_job_settings,
     parse_posted_settings,
 )
@@ -48,7 +49,7 @@ NCCL does not read ~/.nccl.conf.
 """
 _LIBNCCL = re.compile(r"/libnccl\.so\.2[.\d]*$")
 _FULL = re.compile(r"libnccl\.so\.(\d+\.\d+\.\d+)$")
-_EXPORTED = re.compile(r"^(?:declare -x|export) ")
+_EXPORTED = re.compile(r"^(?:\$ +)?(?:(?:declare -x|export) )?")
 _PACKAGE = re.compile(r"^(?P<name>[a-z][\w.+-]{1,60})[ :]+(?P<version>[\w.+~:-]{1,60})\s*$")
 _SOFTWARE = {
     "libfabric1": "libfabric",
@@ -189,9 +190,13 @@ def _environment(evidence: NodeEvidence) -> Iterator[SettingRecord]:
     if raw is None:
         return
     text = evidence.parse(raw, str)
-    for _, line in lines_of(text):
-        # Accept the format of `env` and of a shell's `export -p`.
+    for number, line in lines_of(text):
+        # Accept the format of `env` and of a shell's `export -p`, and a command with settings.
         shown = line.strip()
+        if BEFORE_COMMAND.match(shown) is not None:
+            for one in _job(shown):
+                yield _setting(one.name, one.value, "post", raw.place(number))
+            continue
         plain = _EXPORTED.sub("", shown)
         name, sign, value = plain.partition("=")
         value = value if plain == shown else value.strip("'\"")

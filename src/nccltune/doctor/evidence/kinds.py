@@ -279,7 +279,7 @@ _JOB = re.compile(
     rb"|prterun|deepspeed|accelerate launch) +(?:-|\\\n)",
     re.M,
 )
-_ASSIGNED = re.compile(rb"\s*(?:declare -x +|export +)?[A-Za-z_]\w*=")
+_ASSIGNED = re.compile(rb"\s*(?:\$ +)?(?:declare -x +|export +)?[A-Za-z_]\w*=")
 _LOG = (b"NCCL INFO ", b"NCCL WARN ", b"NCCL version ")
 _TEST = (
     *(b"nThread ", b"out-of-place", b"Avg bus bandwidth", b"# Collective test", b"Out of bounds"),

@@ -151,6 +151,12 @@ LOG_SETTINGS_APART = records(
 )
 
 
+LOG_SHARED_NAMES = fact(
+    "log.shared_names",
+    list[str],
+    meaning="host names whose processes have several addresses on one interface, and these",
+    read="'Bootstrap : Using' in the NCCL log",
+)
 LOG_HOST_VERSIONS = fact(
     "log.host_versions", list[str], meaning="hosts by version and network", read="the NCCL log"
 )

@@ -50,6 +50,7 @@ def device_list(folder: Path, setting: str, addresses: str = ADDRESSES) -> Devic
         ("mlx5_0,mlx5_7", ["mlx5_0"], ["mlx5_7"], []),
         ("mlx5_bond", [], ["mlx5_bond"], []),
         ("mlx5_0, mlx5_1", ["mlx5_0"], [" mlx5_1"], []),
+        ("mlx5_1 NCCL_DEBUG=INFO python a.py", ["mlx5_1", "mlx5_10"], [], ["mlx5_10"]),
         ("^mlx5_0,^mlx5_1", ["mlx5_1", "mlx5_10", "bnxt_re0"], ["^mlx5_1"], []),
     ],
 )

@@ -31,6 +31,10 @@ def test_gpu_query_csv() -> None:
     assert (both[1].slowdowns, both[1].ecc_uncorrected, both[1].pcie_width) == ([], None, 8)
     (other,) = parse_gpu_query("index, clocks.sm, pcie.link.gen.gpucurrent\n0, 800 MHz, 4\n").gpus
     assert (other.sm_clock_mhz, other.pcie_gen, other.mig) == (800, 4, None)
+    assert (
+        len(parse_gpu_query("memory.used [MiB], memory.free [MiB]\n8 MiB, 9 MiB\nHi, a\n").gpus)
+        == 1
+    )
     failed = parse_gpu_query('Field "fabric.state" is not a valid field to query.\n')
     assert failed.gpus == []
     assert failed.problem == 'Field "fabric.state" is not a valid field to query.'

@@ -31,6 +31,9 @@ THREADS = [
     (f"{MODPOST}nvidia-driver-7 0/1 CrashLoopBackOff\n", "gpu-not-visible", "its open modules", ""),
     ("x:1:2 [8] transport/p2p.cc:5 NCCL WARN failed to peer with device 9(=9): 711 peer mapping "
      "resources exhausted\n", "peer-limit", "NCCL_CUMEM_ENABLE=0", "peer-import"),
+    ("".join(f"h1:{n}:{n} [0] NCCL INFO Bootstrap : Using eth1:10.0.0.{n}<0>\n" for n in "45")
+     + "h1:5:9 [0] transport/p2p.cc:275 NCCL WARN Cuda failure 'invalid argument'\n",
+     "peer-import", "NCCL_HOSTID", "gpu-ordinal"),
     (f"{GONE}No such file or directory\n", "shm-access", "RemoveIPC=no", ""),
     ("include/socket.h:9 WARN Socket creation failed : Address family not supported by protocol\n",
      "peer-address", "--network=host", "connection-failed"),

@@ -158,6 +158,8 @@ def _slowdowns(mask: str | None) -> list[str] | None:
 
 
 _QUERIED = re.compile(r"\bnvidia-smi .{0,80}--query-gpu[= ](?P<fields>[\w.]+(?:,[\w.]+)*)")
+_NUMBER = re.compile(r"memory\.|utilization\.|temperature\.|power\.draw|pcie\.link|clocks\.")
+_CELL = re.compile(r"-?\d|\[|N/A|$")
 _REMARK = re.compile(r"\s(?:<=|<-|#|//).*")
 
 
@@ -175,7 +177,7 @@ def _csv(text: str) -> GpuQuery:
         names = [_field(cell) for cell in cells]
         if cells[0] == "index" or _FIELDS.issuperset(names):
             header, count, is_asked = names, 0, False
-        elif header and len(cells) == len(header) and not _is_failure(line):
+        elif header and not _is_failure(line) and _fits(header, cells):
             row = dict(zip(header, cells, strict=True))
             # A table without an index column lists the GPUs in the order of their indices.
             index = row.get("index", str(count))
@@ -191,6 +193,14 @@ def _csv(text: str) -> GpuQuery:
             unread += 1
             header = [] if is_asked else header
     return _of_rows(rows, unread, problem)
+
+
+def _fits(header: list[str], cells: list[str]) -> bool:
+    """Return whether each column has a cell: that of a number a number, or a mark of none."""
+    pairs = zip(header, cells, strict=False)
+    return len(cells) == len(header) and all(
+        _CELL.match(cell) for name, cell in pairs if _NUMBER.match(name)
+    )
 
 
 def _field(cell: str) -> str:

@@ -65,6 +65,10 @@ _COMMAND = (
     r"|docker|podman|kubectl|sudo|env|nohup|time|CUDA_VISIBLE_DEVICES=\S*|\S*/\S+|\S+\.(?:py|sh)|\\)"
 )
 _NAMED = r"[A-Z][A-Z0-9_]{2,80}"
+BEFORE_COMMAND = re.compile(
+    rf"(?:\$ +)?(?:{_NAMED}=(?:\"[^\"]*\"|'[^']*'|[^\s'\"]*) +)+(?:{_COMMAND}(?:\s|$)|{_NAMED}=)"
+)
+"""Settings of a command before it, or of one line."""
 # Lines of a post that give a program a setting: an export, a command with assignments before it or
 # with options, an entry of a manifest, a dictionary of Python.
 _POSTED = re.compile(
