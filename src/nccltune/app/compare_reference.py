@@ -444,7 +444,7 @@ def _nic_limit(
     number = min(nics.number, max(1, int(each)))
     rate = number * nics.gbit_per_s / 8
     share = busbw / rate
-    if size < LARGE_BYTES and share < _NEAR:
+    if (size < LARGE_BYTES and share < _NEAR) or (system.is_rack and share > 1):
         return None
     words = f"{number} x {nics.gbit_per_s:g} Gbit/s are {significant(rate)} GB/s a node"
     if number < nics.number:

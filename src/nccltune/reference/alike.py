@@ -44,8 +44,12 @@ class SystemShown(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def one_fabric(self) -> bool:
         """Return whether NVLink alone may join all GPUs, so that the NICs do not matter."""
-        in_rack = gpu_class(self.gpu) == _RACK and (self.gpus or 0) <= RACK_GPUS
-        return self.nodes == 1 or in_rack
+        return self.nodes == 1 or (self.is_rack and (self.gpus or 0) <= RACK_GPUS)
+
+    @property
+    def is_rack(self) -> bool:
+        """Return whether NVLink joins nodes, so that those may exceed their NICs together."""
+        return gpu_class(self.gpu) == _RACK
 
     @property
     def missing(self) -> list[str]:

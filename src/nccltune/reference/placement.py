@@ -168,10 +168,10 @@ def exceeds(system: SystemShown, busbw: float, node_gb_per_s: float) -> bool:
     """Return whether a bus bandwidth is more than the NICs of a node carry.
 
     On two nodes a tree sends each byte once, and the bus bandwidth counts it nearly twice, of one
-    GPU a node once.
+    GPU a node once. In a rack whose NVLink joins nodes, the NICs of one node are no limit.
     """
     counted = Collective.ALLREDUCE.bus_factor(system.gpus or 16) if system.nodes == 2 else 1
-    return busbw > _BEYOND * node_gb_per_s * counted
+    return not system.is_rack and busbw > _BEYOND * node_gb_per_s * counted
 
 
 def latency_size(times_us: Mapping[int, float]) -> int | None:

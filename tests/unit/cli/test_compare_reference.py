@@ -368,6 +368,12 @@ def test_own_systems_are_added_and_found_again(
 def test_more_than_the_nics_carry_is_no_verdict(tmp_path: Path, cli: Cli) -> None:
     out = cli("compare", h100_log(tmp_path, 180, hosts=2), "--nics", "2x100", code=2).out
     assert "more than these NICs carry: check --nics" in out
+    rack = tmp_path / "rack.csv"
+    head = "size_bytes,busbw_gbs,test,nodes,gpus_per_node\n"
+    rack.write_text(f"{head}4294967296,743,all_reduce_perf,32,4\n", encoding="utf-8")
+    out = cli("compare", str(rack), "--gpu", "GB200", "--nics", "4x400").out
+    assert "normal     743 GB/s" in out
+    assert "check --nics" not in out
 
 
 def test_a_reference_system_needs_all_facts(tmp_path: Path, cli: Cli) -> None:

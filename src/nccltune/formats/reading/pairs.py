@@ -17,6 +17,8 @@ _BETWEEN = re.compile(r"[\s,;|]*")
 _LEAST = 2
 _WIDTH = 1024
 _HINT = re.compile(r"size|bytes|payload", re.IGNORECASE)
+_HEADING = re.compile(r"#{1,6} |(?:NCCL_)?(?:ALGO|PROTO)\w*\s?[=:]", re.IGNORECASE)
+_MEASURED = re.compile(r"time|lat|bw|bandw|dur|elapsed|(?:\b|_|\d)[mnu\u00b5\u03bc]?s\b|bps", re.I)
 
 
 def pairs_of(line: str) -> tuple[str, list[str], list[str]] | None:
@@ -26,6 +28,8 @@ def pairs_of(line: str) -> tuple[str, list[str], list[str]] | None:
     """
     if len(line) > _WIDTH or " NCCL " in line or _HINT.search(line) is None:
         return None
+    if _HEADING.match(line) and _MEASURED.search(line) is None:
+        return None  # `### ALGO=Ring size=1G` is the title of rows
     found = list(_PAIR.finditer(line))
     if len(found) < _LEAST or not any(match["value"][:1].isdigit() for match in found):
         return None

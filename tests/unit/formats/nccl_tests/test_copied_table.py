@@ -353,7 +353,7 @@ def test_each_column_of_times_is_a_run(name: str, form: str, tmp_path: Path) -> 
 
 def test_headings_with_a_setting_are_no_runs_of_the_default() -> None:
     rows = "\n".join(map(MADE.row, MADE.points))
-    found = text(f"### ALGO=Ring\n{rows}\n### ALGO=Ring PROTO=LL\n{rows}\n")
+    found = text(f"### ALGO=Ring size=1024\n{rows}\n### ALGO=Ring PROTO=LL\n{rows}\n")
     assert found.labels == {"NCCL_ALGO=Ring", "ring/ll"}
     title = f"# DEFAULT vs NCCL_PROTO=Simple\n\n## A: DEFAULT\n{MADE.text()}"
     assert text(title).labels == {"default"}
