@@ -106,7 +106,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ),
     ("ibstat", _mark(rb"^CA '")),
     ("ibstatus", _mark(rb"^Infiniband device '")),
-    ("ibv_devinfo", _mark(rb"^hca_id:|^\s+GID\[ *\d+\]:\s+[\da-f]*:")),
+    ("ibv_devinfo", _mark(rb"^hca_id:|^[ \t]+GID\[ *\d+\]:[ \t]+[\da-f]*:")),
     (
         "nvbandwidth",
         _mark(
