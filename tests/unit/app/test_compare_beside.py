@@ -448,13 +448,16 @@ def test_columns_of_two_texts_are_repeats_only_by_their_names(
     assert test.verdict("a", "b").startswith("a and b differ by at most 0.5 % at 4 sizes, in ")
 
 
-@pytest.mark.parametrize(("factor", "tables"), [(1.2, 0), (12.0, 2)])
-def test_columns_of_one_name_are_repeats_only_if_they_agree(
-    factor: float, tables: int, tmp_path: Path
+@pytest.mark.parametrize(
+    ("titles", "factor", "tables"),
+    [(("", ""), 1.2, 0), (("", ""), 12.0, 2), (("## RDMA", "## TCP"), 1.2, 2)],
+)
+def test_columns_are_repeats_if_they_agree_under_one_heading(
+    titles: tuple[str, str], factor: float, tables: int, tmp_path: Path
 ) -> None:
     text = TITLE
-    for title, each in (("RDMA", 1.0), ("TCP", factor)):
-        text += f"\n## {title}\n\n| size | NCCL (us) | gloo (us) |\n|---|---|---|\n"
+    for title, each in zip(titles, (1.0, factor), strict=True):
+        text += f"\n{title}\n\n| size | NCCL (us) | gloo (us) |\n|---|---|---|\n"
         text += "".join(f"|{1 << k}|{k * each:.1f}|{(30 - k) * each:.1f}|\n" for k in range(10, 18))
     (tmp_path / "x.md").write_text(text, encoding="utf-8")
     found = compare_paths([tmp_path / "x.md"], assumed_noise=0.05)
