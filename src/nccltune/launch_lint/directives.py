@@ -68,11 +68,11 @@ def never_started(text: str, around: LaunchContext) -> Iterator[LaunchFinding]:
         lines = split(text) if site.on_first and not site.spreads else []
     scripts: dict[str, None] = {}
     unseen = ""
-    for line in lines:
-        first, *rest = (word.text for word in line.words or (Word("source", ""),))
-        name = script_of(line.words)
-        if first in ("source", "."):
+    for line in lines:  # Grows by the lines of the scripts that it starts.
+        if not line.words or line.words[0].text in ("source", "."):
             continue
+        first, *rest = (word.text for word in line.words)
+        name = script_of(line.words)
         if name is None:
             is_open = any(text.endswith(".py") for text in rest)
             is_open |= any(_PYTHON.search(text) for text in rest[:-1])
